@@ -246,6 +246,14 @@ pub enum GgufError {
         /// The value found.
         found: String,
     },
+    /// The output refused bytes.
+    #[error("cannot write {what}: {source}")]
+    WriteIo {
+        /// The tensor or piece that was being written, in quotes.
+        what: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The writer was given something that a GGUF file cannot hold, or data in the wrong order.
     #[error("cannot write {what}: {problem}")]
     Write {

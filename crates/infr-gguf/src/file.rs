@@ -1,9 +1,15 @@
 //! One model file, or the parts of a split one, opened and checked.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
-use crate::error::GgufError;
+use crate::error::{GgufError, quoted};
+use crate::header::{self, Header};
+use crate::map::FileBytes;
 use crate::metadata::Metadata;
+use crate::split::PartName;
 use crate::tensors::TensorInfo;
 
 /// How the bytes of a file are reached.
@@ -20,9 +26,21 @@ pub enum Access {
 /// One logical file: a model in one file or in several split parts, checked and in memory.
 #[derive(Debug)]
 pub struct Gguf {
+    parts: Vec<Part>,
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
+    by_name: HashMap<Box<str>, u32>,
+    version: u32,
 }
+
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    bytes: FileBytes,
+}
+
+/// Where parts come from: the file system or memory.
+type Load<'a> = dyn FnMut(&Path) -> io::Result<FileBytes> + 'a;
 
 impl Gguf {
     /// Opens a file and, when it is part of a split model, all its parts.
@@ -31,8 +49,8 @@ impl Gguf {
     }
 
     /// Opens a file and its parts with a chosen way of access.
-    pub fn open_with(_path: &Path, _access: Access) -> Result<Gguf, GgufError> {
-        todo!()
+    pub fn open_with(path: &Path, access: Access) -> Result<Gguf, GgufError> {
+        Gguf::load(path, &mut |path| FileBytes::open(path, access))
     }
 
     /// A file that is in memory already; `name` stands for its path in errors.
@@ -40,9 +58,84 @@ impl Gguf {
         Gguf::from_parts(vec![(name.to_owned(), bytes)])
     }
 
-    /// The parts of a split model that are in memory already, by file name, the first part first.
-    pub fn from_parts(_parts: Vec<(String, Vec<u8>)>) -> Result<Gguf, GgufError> {
-        todo!()
+    /// Parts of a split model that are in memory already, by file name. The first in the list is
+    /// the one that is opened; the others are found by the names that the format prescribes.
+    pub fn from_parts(parts: Vec<(String, Vec<u8>)>) -> Result<Gguf, GgufError> {
+        let first = parts.first().map(|(name, _)| PathBuf::from(name)).unwrap_or_default();
+        let mut parts: Vec<_> = parts.into_iter().map(|(n, b)| (PathBuf::from(n), b)).collect();
+        Gguf::load(&first, &mut |path| match parts.iter().position(|(name, _)| name == path) {
+            Some(at) => Ok(FileBytes::Owned(parts.swap_remove(at).1)),
+            None => Err(io::ErrorKind::NotFound.into()),
+        })
+    }
+
+    fn load(path: &Path, load: &mut Load<'_>) -> Result<Gguf, GgufError> {
+        let (part, header) = load_part(path, load, 0)?;
+        let Some(split) = SplitKeys::read(&header.metadata)? else {
+            return Gguf::join(vec![(part, header)], None);
+        };
+        let name = split.check_name(path)?;
+        let first = if split.index == 0 {
+            (part, header)
+        } else {
+            let first = name.sibling(path, 1);
+            tracing::info!(
+                "{} is part {} of {}; opening the model through its first part {}",
+                path.display(),
+                split.index + 1,
+                split.count,
+                first.display()
+            );
+            load_sibling(path, &first, &name, load)?
+        };
+        let first_split = SplitKeys::read(&first.1.metadata)?.unwrap_or_default();
+        split.check_same(&first.0.path, &first_split, 0)?;
+        let declared = first_split.tensors;
+        let mut parts = vec![first];
+        for index in 1..split.count {
+            let sibling = name.sibling(path, u32::from(index) + 1);
+            let (part, header) = load_sibling(path, &sibling, &name, load)?;
+            let found = SplitKeys::read(&header.metadata)?.unwrap_or_default();
+            split.check_same(&sibling, &found, index)?;
+            parts.push((part, header));
+        }
+        Gguf::join(parts, declared)
+    }
+
+    /// Makes one logical file from parts; `declared` is the number of tensors that they should
+    /// have together.
+    fn join(parts: Vec<(Part, Header)>, declared: Option<u64>) -> Result<Gguf, GgufError> {
+        let mut files = Vec::with_capacity(parts.len());
+        let mut tensors: Vec<TensorInfo> = Vec::new();
+        let mut first: Option<(Metadata, u32)> = None;
+        for (part, header) in parts {
+            files.push(part);
+            tensors.extend(header.tensors);
+            first.get_or_insert((header.metadata, header.version));
+        }
+        let (metadata, version) = first.expect("a model has at least one part");
+        let mut by_name = HashMap::with_capacity(tensors.len());
+        for (at, tensor) in tensors.iter().enumerate() {
+            if by_name.insert(tensor.name.as_str().into(), at as u32).is_some() {
+                return Err(GgufError::BadTensor {
+                    file: files[usize::from(tensor.part)].path.clone(),
+                    tensor: quoted(tensor.name.as_bytes()),
+                    offset: tensor.offset,
+                    problem: "the name stands twice in the model".to_owned(),
+                });
+            }
+        }
+        if let Some(wanted) = declared
+            && wanted != tensors.len() as u64
+        {
+            return Err(GgufError::Split {
+                file: metadata.file().to_path_buf(),
+                what: "the number of tensors in all parts (split.tensors.count)",
+                wanted: wanted.to_string(),
+                found: tensors.len().to_string(),
+            });
+        }
+        Ok(Gguf { parts: files, metadata, tensors, by_name, version })
     }
 
     /// Keys and values (of the first part, which holds all of a split model).
@@ -56,28 +149,42 @@ impl Gguf {
     }
 
     /// The tensor with this name.
-    pub fn tensor(&self, _name: &str) -> Option<&TensorInfo> {
-        todo!()
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.by_name.get(name).map(|&at| &self.tensors[at as usize])
     }
 
     /// The bytes of a tensor of this file.
     ///
-    /// They start at a multiple of the file's alignment (32 as a rule, but a file may choose 1).
+    /// In the file they start at a multiple of the alignment (32 as a rule, but a file may choose
+    /// 1), so a view as wider numbers has to be checked.
     ///
     /// # Panics
     /// When `tensor` comes from another file and names bytes that this one does not have.
-    pub fn data(&self, _tensor: &TensorInfo) -> &[u8] {
-        todo!()
+    pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
+        let (part, range) = self.locate(tensor).expect("the tensor belongs to this file");
+        &part.bytes.as_slice()[range]
     }
 
     /// Asks the system to start reading a tensor's bytes from disk; returns at once.
-    pub fn prefetch(&self, _tensor: &TensorInfo) {
-        todo!()
+    pub fn prefetch(&self, tensor: &TensorInfo) {
+        if let Some((part, range)) = self.locate(tensor) {
+            part.bytes.prefetch(range);
+        }
     }
 
-    /// Tells the system that a tensor's bytes need not stay in memory: they are on a device now.
-    pub fn release(&self, _tensor: &TensorInfo) {
-        todo!()
+    /// Tells the system that a tensor's bytes need not stay in memory, as when a device has them;
+    /// they are read from disk again at the next access.
+    pub fn release(&self, tensor: &TensorInfo) {
+        if let Some((part, range)) = self.locate(tensor) {
+            part.bytes.release(range);
+        }
+    }
+
+    fn locate(&self, tensor: &TensorInfo) -> Option<(&Part, Range<usize>)> {
+        let part = self.parts.get(usize::from(tensor.part))?;
+        let start = usize::try_from(tensor.offset).ok()?;
+        let end = start.checked_add(usize::try_from(tensor.bytes).ok()?)?;
+        (end <= part.bytes.as_slice().len()).then_some((part, start..end))
     }
 
     /// Path of the first part.
@@ -86,22 +193,118 @@ impl Gguf {
     }
 
     /// Path of a part, as numbered in [`TensorInfo::part`].
-    pub fn part_path(&self, _part: u16) -> Option<&Path> {
-        todo!()
+    pub fn part_path(&self, part: u16) -> Option<&Path> {
+        self.parts.get(usize::from(part)).map(|p| p.path.as_path())
     }
 
     /// Number of parts: 1 unless the model is split.
     pub fn part_count(&self) -> usize {
-        todo!()
+        self.parts.len()
     }
 
     /// Bytes of all parts together.
     pub fn file_size(&self) -> u64 {
-        todo!()
+        self.parts.iter().map(|p| p.bytes.as_slice().len() as u64).sum()
     }
 
     /// Version of the container: 2 or 3.
     pub fn version(&self) -> u32 {
-        todo!()
+        self.version
+    }
+}
+
+fn load_part(path: &Path, load: &mut Load<'_>, index: u16) -> Result<(Part, Header), GgufError> {
+    let bytes = load(path).map_err(|source| GgufError::Io {
+        file: path.to_path_buf(),
+        doing: "cannot open the file",
+        source,
+    })?;
+    let header = header::parse(path, bytes.as_slice(), index)?;
+    Ok((Part { path: path.to_path_buf(), bytes }, header))
+}
+
+/// Loads another part of the model that was opened as `opened`.
+fn load_sibling(
+    opened: &Path,
+    sibling: &Path,
+    name: &PartName,
+    load: &mut Load<'_>,
+) -> Result<(Part, Header), GgufError> {
+    let number = PartName::parse(sibling).map_or(1, |n| n.number);
+    // Part numbers come from `split.count`, which fits 16 bits.
+    match load_part(sibling, load, (number - 1) as u16) {
+        Err(GgufError::Io { source, .. }) => Err(GgufError::MissingPart {
+            file: opened.to_path_buf(),
+            missing: sibling.to_path_buf(),
+            number,
+            count: name.count,
+            reason: source.to_string(),
+        }),
+        other => other,
+    }
+}
+
+/// The keys that a part of a split model carries.
+#[derive(Debug, Clone, Copy, Default)]
+struct SplitKeys {
+    /// Number of the part, from 0.
+    index: u16,
+    count: u16,
+    /// Number of tensors in all parts.
+    tensors: Option<u64>,
+}
+
+impl SplitKeys {
+    /// The split keys, nothing when the file is a whole model.
+    fn read(metadata: &Metadata) -> Result<Option<SplitKeys>, GgufError> {
+        let small = |key| match metadata.u32(key)? {
+            None => Ok(None),
+            Some(v) => match u16::try_from(v) {
+                Ok(v) => Ok(Some(v)),
+                Err(_) => Err(metadata.out_of_range(key, "at most 65535", v.to_string())),
+            },
+        };
+        let count = small("split.count")?.unwrap_or(0);
+        if count <= 1 {
+            return Ok(None);
+        }
+        let index = small("split.no")?.ok_or_else(|| metadata.missing("split.no"))?;
+        if index >= count {
+            let found = format!("{index} with split.count {count}");
+            return Err(metadata.out_of_range("split.no", "below split.count", found));
+        }
+        let tensors = metadata.u64("split.tensors.count")?;
+        Ok(Some(SplitKeys { index, count, tensors }))
+    }
+
+    /// The other parts are found by name, so the name has to agree with the keys.
+    fn check_name(&self, path: &Path) -> Result<PartName, GgufError> {
+        let number = u32::from(self.index) + 1;
+        let count = u32::from(self.count);
+        match PartName::parse(path) {
+            Some(name) if name.number == number && name.count == count => Ok(name),
+            _ => Err(GgufError::Split {
+                file: path.to_path_buf(),
+                what: "the file name of this part (the others are found by it)",
+                wanted: format!("<name>-{number:05}-of-{count:05}.gguf"),
+                found: quoted(path.file_name().unwrap_or_default().as_encoded_bytes()),
+            }),
+        }
+    }
+
+    fn check_same(&self, file: &Path, found: &SplitKeys, index: u16) -> Result<(), GgufError> {
+        let error = |what, wanted: u16, found: u16| GgufError::Split {
+            file: file.to_path_buf(),
+            what,
+            wanted: wanted.to_string(),
+            found: found.to_string(),
+        };
+        if found.count != self.count {
+            return Err(error("the number of parts (split.count)", self.count, found.count));
+        }
+        if found.index != index {
+            return Err(error("the number of this part (split.no)", index, found.index));
+        }
+        Ok(())
     }
 }

@@ -12,9 +12,10 @@
 //! - `unsafe` stands in `map.rs` only.
 //!
 //! Reading order: [`file`] (the entry point), [`value`] and [`metadata`] (the key-value section),
-//! [`tensors`] (the directory of tensors), `header` (the parser), `split`, `sniff`, `map`,
+//! [`tensors`] (the directory of tensors), `header` (the parser) on `cursor`, `split`, `sniff`, `map`,
 //! [`write`], [`error`].
 
+mod cursor;
 pub mod error;
 pub mod file;
 mod header;
@@ -31,3 +32,4 @@ pub use file::{Access, Gguf};
 pub use metadata::Metadata;
 pub use tensors::{TensorInfo, TensorType};
 pub use value::{Array, StringArray, Text, Value};
+pub use write::{DataWriter, Writer};

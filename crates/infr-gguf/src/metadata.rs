@@ -19,15 +19,19 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Metadata of `file` from entries in file order; gives the number of an entry whose key
-    /// stands earlier already, when there is one.
-    pub(crate) fn new(file: &Path, entries: Vec<(String, Value)>) -> Result<Metadata, usize> {
+    /// Metadata of `file` from entries in file order. When a key stands twice, gives the entries
+    /// back with the number of its second entry.
+    pub(crate) fn new(
+        file: &Path,
+        entries: Vec<(String, Value)>,
+    ) -> Result<Metadata, (usize, Vec<(String, Value)>)> {
+        let key = |i: u32| &entries[i as usize].0;
+        // The reader bounds the number of keys to 65,536.
         let mut sorted: Vec<u32> = (0..entries.len() as u32).collect();
-        sorted.sort_by(|&a, &b| entries[a as usize].0.cmp(&entries[b as usize].0));
-        let twice =
-            sorted.windows(2).find(|w| entries[w[0] as usize].0 == entries[w[1] as usize].0);
+        sorted.sort_by(|&a, &b| key(a).cmp(key(b)));
+        let twice = sorted.windows(2).find(|w| key(w[0]) == key(w[1])).map(|w| w[1] as usize);
         match twice {
-            Some(w) => Err(w[1] as usize),
+            Some(at) => Err((at, entries)),
             None => Ok(Metadata { file: file.to_path_buf(), entries, sorted }),
         }
     }
