@@ -169,6 +169,17 @@ pub enum GgufError {
         /// What is wrong, with the value wanted and the value found.
         problem: String,
     },
+    /// Two tensors of the model have the same name.
+    #[error("{}: tensor {tensor} stands twice in the model (also in {})",
+        file.display(), other.display())]
+    DuplicateTensor {
+        /// The part with the second one.
+        file: PathBuf,
+        /// The name, escaped and in quotes.
+        tensor: String,
+        /// The part with the first one.
+        other: PathBuf,
+    },
     /// A tensor's type is unknown or removed from the format.
     #[error("{}: tensor {tensor} has type id {found}: {problem}", file.display())]
     TensorType {
@@ -272,8 +283,11 @@ pub(crate) fn quoted(bytes: &[u8]) -> String {
     // An escape takes at most a few characters a byte, so a bounded prefix is enough.
     let head = &bytes[..bytes.len().min(EXCERPT)];
     let text = String::from_utf8_lossy(head);
+    let cut = bytes.len() > EXCERPT;
+    // A character that the cut goes through would show as damaged.
+    let text = if cut { text.trim_end_matches(char::REPLACEMENT_CHARACTER) } else { &*text };
     let mut out = String::from("\"");
     out.extend(text.chars().flat_map(char::escape_debug).take(EXCERPT));
-    out.push_str(if bytes.len() > EXCERPT { "...\"" } else { "\"" });
+    out.push_str(if cut { "...\"" } else { "\"" });
     out
 }

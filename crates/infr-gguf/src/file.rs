@@ -70,34 +70,34 @@ impl Gguf {
     }
 
     fn load(path: &Path, load: &mut Load<'_>) -> Result<Gguf, GgufError> {
-        let (part, header) = load_part(path, load, 0)?;
-        let Some(split) = SplitKeys::read(&header.metadata)? else {
-            return Gguf::join(vec![(part, header)], None);
+        let opened = load_part(path, load)?;
+        let Some(split) = SplitKeys::read(&opened.1.metadata)? else {
+            return Gguf::join(vec![opened], None);
         };
         let name = split.check_name(path)?;
-        let first = if split.index == 0 {
-            (part, header)
-        } else {
-            let first = name.sibling(path, 1);
+        if split.index != 0 {
             tracing::info!(
                 "{} is part {} of {}; opening the model through its first part {}",
                 path.display(),
-                split.index + 1,
-                split.count,
-                first.display()
+                name.number,
+                name.count,
+                name.sibling(path, 1).display()
             );
-            load_sibling(path, &first, &name, load)?
-        };
-        let first_split = SplitKeys::read(&first.1.metadata)?.unwrap_or_default();
-        split.check_same(&first.0.path, &first_split, 0)?;
-        let declared = first_split.tensors;
-        let mut parts = vec![first];
-        for index in 1..split.count {
-            let sibling = name.sibling(path, u32::from(index) + 1);
-            let (part, header) = load_sibling(path, &sibling, &name, load)?;
-            let found = SplitKeys::read(&header.metadata)?.unwrap_or_default();
-            split.check_same(&sibling, &found, index)?;
-            parts.push((part, header));
+        }
+        let mut opened = Some(opened);
+        let mut parts = Vec::new();
+        let mut declared = None;
+        for index in 0..split.count {
+            let part = match opened.take_if(|_| index == split.index) {
+                Some(part) => part,
+                None => load_sibling(path, &name, u32::from(index) + 1, load)?,
+            };
+            let found = SplitKeys::read(&part.1.metadata)?.unwrap_or_default();
+            split.check_same(&part.0.path, &found, index)?;
+            if index == 0 {
+                declared = found.tensors;
+            }
+            parts.push(part);
         }
         Gguf::join(parts, declared)
     }
@@ -108,20 +108,23 @@ impl Gguf {
         let mut files = Vec::with_capacity(parts.len());
         let mut tensors: Vec<TensorInfo> = Vec::new();
         let mut first: Option<(Metadata, u32)> = None;
-        for (part, header) in parts {
+        for (index, (part, header)) in parts.into_iter().enumerate() {
             files.push(part);
-            tensors.extend(header.tensors);
+            // `split.count` fits 16 bits.
+            let part = index as u16;
+            tensors.extend(header.tensors.into_iter().map(|t| TensorInfo { part, ..t }));
             first.get_or_insert((header.metadata, header.version));
         }
         let (metadata, version) = first.expect("a model has at least one part");
         let mut by_name = HashMap::with_capacity(tensors.len());
         for (at, tensor) in tensors.iter().enumerate() {
-            if by_name.insert(tensor.name.as_str().into(), at as u32).is_some() {
-                return Err(GgufError::BadTensor {
-                    file: files[usize::from(tensor.part)].path.clone(),
+            let earlier = by_name.insert(Box::from(tensor.name.as_str()), at as u32);
+            if let Some(earlier) = earlier {
+                let path = |t: &TensorInfo| files[usize::from(t.part)].path.clone();
+                return Err(GgufError::DuplicateTensor {
+                    file: path(tensor),
                     tensor: quoted(tensor.name.as_bytes()),
-                    offset: tensor.offset,
-                    problem: "the name stands twice in the model".to_owned(),
+                    other: path(&tensors[earlier as usize]),
                 });
             }
         }
@@ -213,29 +216,28 @@ impl Gguf {
     }
 }
 
-fn load_part(path: &Path, load: &mut Load<'_>, index: u16) -> Result<(Part, Header), GgufError> {
+fn load_part(path: &Path, load: &mut Load<'_>) -> Result<(Part, Header), GgufError> {
     let bytes = load(path).map_err(|source| GgufError::Io {
         file: path.to_path_buf(),
         doing: "cannot open the file",
         source,
     })?;
-    let header = header::parse(path, bytes.as_slice(), index)?;
+    let header = header::parse(path, bytes.as_slice())?;
     Ok((Part { path: path.to_path_buf(), bytes }, header))
 }
 
-/// Loads another part of the model that was opened as `opened`.
+/// Loads part `number` (from 1) of the model that was opened as `opened`.
 fn load_sibling(
     opened: &Path,
-    sibling: &Path,
     name: &PartName,
+    number: u32,
     load: &mut Load<'_>,
 ) -> Result<(Part, Header), GgufError> {
-    let number = PartName::parse(sibling).map_or(1, |n| n.number);
-    // Part numbers come from `split.count`, which fits 16 bits.
-    match load_part(sibling, load, (number - 1) as u16) {
+    let sibling = name.sibling(opened, number);
+    match load_part(&sibling, load) {
         Err(GgufError::Io { source, .. }) => Err(GgufError::MissingPart {
             file: opened.to_path_buf(),
-            missing: sibling.to_path_buf(),
+            missing: sibling,
             number,
             count: name.count,
             reason: source.to_string(),

@@ -29,12 +29,12 @@ pub(crate) struct Header {
     pub(crate) tensors: Vec<TensorInfo>,
 }
 
-/// Reads and checks the header of one part, whose tensors are marked with its number.
-pub(crate) fn parse(file: &Path, bytes: &[u8], part: u16) -> Result<Header, GgufError> {
-    parse_unnamed(file, bytes, part).map_err(|e| sniff::explain_raw_cut(file, e))
+/// Reads and checks the header of one part. Its tensors are marked as of part 0.
+pub(crate) fn parse(file: &Path, bytes: &[u8]) -> Result<Header, GgufError> {
+    parse_unnamed(file, bytes).map_err(|e| sniff::explain_raw_cut(file, e))
 }
 
-fn parse_unnamed(file: &Path, bytes: &[u8], part: u16) -> Result<Header, GgufError> {
+fn parse_unnamed(file: &Path, bytes: &[u8]) -> Result<Header, GgufError> {
     if !bytes.starts_with(b"GGUF") {
         let found = sniff::describe(bytes);
         return Err(GgufError::NotGguf { file: file.to_path_buf(), found });
@@ -65,7 +65,7 @@ fn parse_unnamed(file: &Path, bytes: &[u8], part: u16) -> Result<Header, GgufErr
     }
     let metadata = read_metadata(&mut cursor, n_keys)?;
     let alignment = alignment(&metadata)?;
-    let tensors = tensors::read_directory(&mut cursor, n_tensors, alignment, part)?;
+    let tensors = tensors::read_directory(&mut cursor, n_tensors, alignment)?;
     Ok(Header { version, metadata, tensors })
 }
 

@@ -212,6 +212,9 @@ impl Metadata {
     }
 
     fn wrong_type(&self, key: &str, wanted: &'static str, found: &Value) -> GgufError {
+        if let Value::Array(array) = found {
+            return self.wrong_array(key, wanted, array);
+        }
         let found = format!("{} {found}", found.type_name());
         GgufError::WrongType { file: self.file.clone(), key: key.to_owned(), wanted, found }
     }

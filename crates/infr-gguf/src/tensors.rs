@@ -140,13 +140,12 @@ pub(crate) fn read_directory(
     cursor: &mut Cursor<'_>,
     count: u64,
     alignment: u32,
-    part: u16,
 ) -> Result<Vec<TensorInfo>, GgufError> {
     let size = cursor.offset() + cursor.remaining();
     // The caller has bounded the count by the bytes that remain.
     let mut tensors = Vec::with_capacity(count as usize);
     for n in 0..count {
-        tensors.push(read_entry(cursor, n, alignment, part)?);
+        tensors.push(read_entry(cursor, n, alignment)?);
     }
     if tensors.is_empty() {
         return Ok(tensors);
@@ -174,12 +173,7 @@ pub(crate) fn read_directory(
     Ok(tensors)
 }
 
-fn read_entry(
-    cursor: &mut Cursor<'_>,
-    n: u64,
-    alignment: u32,
-    part: u16,
-) -> Result<TensorInfo, GgufError> {
+fn read_entry(cursor: &mut Cursor<'_>, n: u64, alignment: u32) -> Result<TensorInfo, GgufError> {
     let entry = cursor.offset();
     let name = read_name(cursor, n)?;
     let file = cursor.file;
@@ -216,7 +210,7 @@ fn read_entry(
             "its data offset {offset} is not a multiple of the file's alignment {alignment}"
         )));
     }
-    Ok(TensorInfo { name, dims, dtype, part, offset, bytes })
+    Ok(TensorInfo { name, dims, dtype, part: 0, offset, bytes })
 }
 
 fn read_name(cursor: &mut Cursor<'_>, n: u64) -> Result<String, GgufError> {
