@@ -14,11 +14,11 @@ fn golden(file: &str) -> Vec<u8> {
 }
 
 fn table(file: &str) -> Vec<(DType, String)> {
-    let text = String::from_utf8(golden(file)).unwrap();
+    let text = String::from_utf8(golden(file)).expect("a text file");
     text.lines()
         .map(|line| {
-            let (name, value) = line.split_once(' ').unwrap();
-            (DType::from_name(name).unwrap(), value.to_owned())
+            let (name, value) = line.split_once(' ').expect("a type and a value");
+            (DType::from_name(name).expect("a type of the table"), value.to_owned())
         })
         .collect()
 }

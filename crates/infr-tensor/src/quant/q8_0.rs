@@ -6,7 +6,7 @@ use super::Codec;
 use super::bytes::{
     RandomScale, change_each, decode_each, encode_each, f16_at, finite_f16, put_f16,
 };
-use super::search::{inverse, largest};
+use super::search::{inverse, largest, round_away};
 use crate::DType;
 
 /// Values in a block.
@@ -33,7 +33,7 @@ pub fn encode_block(values: &[f32; LEN], block: &mut [u8; BYTES]) {
     let inverse = inverse(d);
     put_f16(block, 0, finite_f16(d));
     for (code, &v) in block[2..].iter_mut().zip(values) {
-        *code = (v * inverse).round() as i8 as u8;
+        *code = round_away(v * inverse) as i8 as u8;
     }
 }
 

@@ -53,8 +53,7 @@ impl<const LO: i32, const HI: i32> Levels for Integers<LO, HI> {
 
     #[inline]
     fn nearest(self, v: f32) -> f32 {
-        let steps = (v.clamp(Self::LOW, Self::HIGH) - Self::LOW + 0.5) as i32;
-        (steps + LO) as f32
+        round(v.clamp(Self::LOW, Self::HIGH))
     }
 }
 
@@ -157,12 +156,10 @@ fn fit_scale<L: Levels>(x: &[f32], grid: L) -> f32 {
             let reach = 0.85 + 0.05 * step as f32;
             let mut inverse = edge * reach / peak;
             for _ in 0..ROUNDS {
-                let (mut xl, mut ll) = (0.0f32, 0.0f32);
-                for &v in x {
+                let [xl, ll] = sums(x, |v| {
                     let level = grid.nearest(v * inverse);
-                    xl += v * level;
-                    ll += level * level;
-                }
+                    [v * level, level * level]
+                });
                 let gain = xl * xl / ll;
                 if gain > best_gain {
                     (best, best_gain) = (xl / ll, gain);
@@ -203,7 +200,7 @@ struct Line {
 impl Line {
     #[inline]
     fn code(self, inverse: f32, top: f32, v: f32) -> f32 {
-        ((v + self.min) * inverse + 0.5).clamp(0.0, top + 0.5) as i32 as f32
+        round(((v + self.min) * inverse).clamp(0.0, top))
     }
 
     fn error(self, x: &[f32], top: f32) -> f32 {
@@ -304,14 +301,10 @@ fn fit_line(x: &[f32], top: f32) -> Line {
 fn refit(x: &[f32], line: Line, top: f32) -> Line {
     let inverse = inverse(line.step);
     let n = x.len() as f32;
-    let (mut sum_q, mut sum_qq, mut sum_x, mut sum_xq) = (0.0, 0.0, 0.0, 0.0);
-    for &v in x {
+    let [sum_q, sum_qq, sum_x, sum_xq] = sums(x, |v| {
         let q = line.code(inverse, top, v);
-        sum_q += q;
-        sum_qq += q * q;
-        sum_x += v;
-        sum_xq += v * q;
-    }
+        [q, q * q, v, v * q]
+    });
     let determinant = n * sum_qq - sum_q * sum_q;
     if determinant <= 0.0 {
         return line;
@@ -328,7 +321,71 @@ fn square(v: f32) -> f32 {
     v * v
 }
 
+/// Nearest integer, halves to even, for magnitudes below 2^22: adding 1.5 * 2^23 leaves no fraction bits.
+#[inline]
+fn round(v: f32) -> f32 {
+    const NO_FRACTION: f32 = 12_582_912.0;
+    (v + NO_FRACTION) - NO_FRACTION
+}
+
+/// Nearest integer, halves away from zero, for magnitudes below 2^22; zero for NaN.
+///
+/// The largest float below one half, added, crosses the next integer exactly from a half on.
+#[inline]
+pub(crate) fn round_away(v: f32) -> i32 {
+    (v + 0.499_999_97f32.copysign(v)) as i32
+}
+
+/// Sums of the terms that `f` gives for each value.
+#[inline]
+fn sums<const K: usize>(x: &[f32], f: impl Fn(f32) -> [f32; K]) -> [f32; K] {
+    // Eight partial sums each, so that the additions of a vector are independent.
+    let mut partial = [[0.0f32; 8]; K];
+    let (chunks, rest) = x.as_chunks::<8>();
+    debug_assert!(rest.is_empty(), "sub-blocks are multiples of eight values");
+    for chunk in chunks {
+        for lane in 0..8 {
+            let terms = f(chunk[lane]);
+            for (partial, term) in partial.iter_mut().zip(terms) {
+                partial[lane] += term;
+            }
+        }
+    }
+    partial.map(|lanes| lanes.iter().sum())
+}
+
+/// Sum of what `f` gives for each value.
 #[inline]
 fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
-    x.iter().map(|&v| f(v)).sum()
+    let [total] = sums(x, |v| [f(v)]);
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_round_away_from_zero() {
+        for v in [0.5f32, 0.499_999_97, 1.5, 2.5, 126.5, 126.499_99, 1e-40, 0.0, 1.0, 127.0] {
+            assert_eq!(round_away(v), v.round() as i32, "{v}");
+            assert_eq!(round_away(-v), (-v).round() as i32, "-{v}");
+        }
+    }
+
+    #[test]
+    fn a_line_on_the_grid_is_found() {
+        let x: [f32; 32] = std::array::from_fn(|i| 0.125 * (i % 16) as f32 - 0.75);
+        let line = fit_line(&x, 15.0);
+        assert!((line.step - 0.125).abs() < 1e-6 && (line.min - 0.75).abs() < 1e-6);
+        assert!(line.error(&x, 15.0) < 1e-10);
+    }
+
+    #[test]
+    fn a_scale_on_the_grid_is_found() {
+        // 1 down to -0.75: only a negative scale reaches code -4 with the largest value.
+        let x: [f32; 16] = std::array::from_fn(|i| 1.0 - 0.25 * (i % 8) as f32);
+        let scale = fit_scale(&x, Integers::<-4, 3>);
+        assert!((scale + 0.25).abs() < 1e-6, "{scale}");
+    }
 }

@@ -8,7 +8,7 @@ use super::Codec;
 use super::bytes::{
     RandomScale, change_each, decode_each, encode_each, f16_at, finite_f16, put_f16,
 };
-use super::search::{inverse, largest};
+use super::search::{inverse, largest, round_away};
 use crate::DType;
 
 /// Values in a block.
@@ -49,7 +49,7 @@ pub fn encode_block(values: &[f32; LEN], block: &mut [u8; BYTES]) {
     for (first, bytes, trits) in RUNS {
         for i in 0..bytes {
             let number = (0..trits).fold(0, |number, t| {
-                let trit = (values[at + t * bytes + i] * inverse).round() as i8 + 1;
+                let trit = round_away(values[at + t * bytes + i] * inverse) + 1;
                 number + trit as u16 * u16::from(POWERS[4 - t])
             });
             block[first + i] = scaled_number(number);

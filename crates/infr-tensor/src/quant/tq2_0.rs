@@ -6,7 +6,7 @@ use super::Codec;
 use super::bytes::{
     RandomScale, change_each, decode_each, encode_each, f16_at, finite_f16, put_f16,
 };
-use super::search::{inverse, largest};
+use super::search::{inverse, largest, round_away};
 use crate::DType;
 
 /// Values in a block.
@@ -36,7 +36,7 @@ pub fn encode_block(values: &[f32; LEN], block: &mut [u8; BYTES]) {
     for (i, byte) in block[..64].iter_mut().enumerate() {
         let at = |j: usize| {
             let v = values[i / 32 * 128 + 32 * j + i % 32];
-            ((v * inverse).round() as i8 + 1) as u8
+            (round_away(v * inverse) + 1) as u8
         };
         *byte = at(0) | at(1) << 2 | at(2) << 4 | at(3) << 6;
     }
