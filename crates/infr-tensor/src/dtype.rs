@@ -153,3 +153,33 @@ impl std::fmt::Display for DType {
         f.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_names_find_their_type() {
+        for &dtype in DType::ALL {
+            assert_eq!(dtype.info().ggml_id.and_then(DType::from_ggml_id), Some(dtype));
+            assert_eq!(DType::from_name(&dtype.name().to_lowercase()), Some(dtype));
+            assert_eq!(format!("{dtype:?}"), dtype.to_string());
+        }
+    }
+
+    #[test]
+    fn removed_and_unknown_ids_are_refused() {
+        for id in [4, 5, 9, 15, 31, 32, 33, 36, 37, 38, 43, u32::MAX] {
+            assert_eq!(DType::from_ggml_id(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_whole_blocks() {
+        assert_eq!(DType::Q4_K.bytes_for(512), Some(288));
+        assert_eq!(DType::Q4_K.bytes_for(128), None);
+        assert_eq!(DType::F64.bytes_for(u64::MAX), None);
+        assert_eq!(DType::IQ1_S.bytes_for(0), Some(0));
+        assert!(DType::Q1_0.is_quantised() && !DType::BF16.is_quantised());
+    }
+}

@@ -76,3 +76,24 @@ pub struct TensorDesc {
     /// Sizes, slowest first.
     pub shape: Shape,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbolic_sizes_have_no_product() {
+        assert_eq!(Shape::fixed(&[3, 4]).elements(), Some(12));
+        assert_eq!(Shape::fixed(&[]).elements(), Some(1));
+        assert_eq!(Shape::rows(8).elements(), None);
+        assert_eq!(Shape::fixed(&[u32::MAX; 3]).elements(), None, "overflow");
+    }
+
+    #[test]
+    fn width_is_the_fastest_size() {
+        assert_eq!(Shape::rows(8).width(), Some(8));
+        assert_eq!(Shape(vec![Dim::Fixed(8), Dim::Rows]).width(), None);
+        assert_eq!(Shape::fixed(&[]).width(), Some(1));
+        assert_eq!(Shape::out_rows(5).to_string(), "[out, 5]");
+    }
+}
