@@ -1,0 +1,75 @@
+//! What a request or the engine can fail with.
+
+use std::sync::Arc;
+
+use infr_backend::BackendError;
+
+use crate::placement::PlanError;
+
+/// An error of the engine. It is cheap to clone: one failure may end many requests.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// The prompt leaves no room for a single new token.
+    #[error("the prompt has {prompt} tokens, the context holds {context}")]
+    TooLong {
+        /// Tokens of the prompt.
+        prompt: u32,
+        /// Tokens that one sequence may have.
+        context: u32,
+    },
+    /// The prompt has no token.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// A prompt token is outside the vocabulary.
+    #[error("prompt token {index} is {token}, the vocabulary has {vocab}")]
+    BadToken {
+        /// Place in the prompt.
+        index: u32,
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: u32,
+    },
+    /// The model has no such output.
+    #[error("the model gives no {0}")]
+    NoOutput(&'static str),
+    /// As many requests wait as may.
+    #[error("{limit} requests are waiting already")]
+    QueueFull {
+        /// The limit.
+        limit: u32,
+    },
+    /// The engine finishes its requests and takes no new ones.
+    #[error("the engine is shutting down")]
+    Draining,
+    /// The engine's thread has ended.
+    #[error("the engine has stopped")]
+    Stopped,
+    /// The constraint allows no token at all.
+    #[error("the constraint allows no token after {generated} generated ones")]
+    ConstraintStuck {
+        /// Tokens generated so far.
+        generated: u32,
+    },
+    /// The constraint refused a token that its own mask allowed.
+    #[error("the constraint refused token {token}")]
+    ConstraintRefused {
+        /// The token.
+        token: u32,
+    },
+    /// Memory does not suffice for the model with these options.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The device failed.
+    #[error(transparent)]
+    Backend(Arc<BackendError>),
+    /// The operating system gave no thread.
+    #[error("cannot start the engine's thread: {0}")]
+    Thread(String),
+}
+
+impl From<BackendError> for EngineError {
+    fn from(error: BackendError) -> EngineError {
+        EngineError::Backend(Arc::new(error))
+    }
+}
