@@ -1,0 +1,149 @@
+//! Mixture of experts.
+
+use infr_graph::{GateAct, Gating, RouteSpec, SliceSpec, ValueId};
+
+use crate::blocks::ffn;
+use crate::error::ModelError;
+use crate::hparams::{Hparams, MAX_EXPERTS, WIDTH};
+use crate::net::Net;
+
+/// The experts of a model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Experts {
+    /// Experts in a layer (X).
+    pub count: u32,
+    /// Experts used per row (K).
+    pub used: u32,
+    /// FFN width of one expert.
+    pub width: u32,
+    /// Activation on the gates.
+    pub act: GateAct,
+    /// From router logits to weights.
+    pub gating: Gating,
+    /// Divide the weights by their sum.
+    pub normalise: bool,
+    /// Multiplies the weights.
+    pub scale: f32,
+    /// Groups of experts.
+    pub groups: u32,
+    /// Groups that stay in the choice.
+    pub groups_used: u32,
+    /// Weights multiply the experts' input, not their output.
+    pub weights_first: bool,
+}
+
+impl Experts {
+    /// Reads counts and width; `width` stands in when the file has no key for it.
+    ///
+    /// Gating is softmax with normalised weights, as most families have it.
+    pub(crate) fn parse(
+        h: &Hparams<'_>,
+        width: impl FnOnce(u32) -> Option<u32>,
+    ) -> Result<Experts, ModelError> {
+        let count = h.require_u32("expert_count", 1..=MAX_EXPERTS)?;
+        let used = h.require_u32("expert_used_count", 1..=count)?;
+        let own = h.u32("expert_feed_forward_length", WIDTH)?;
+        let width = own
+            .or_else(|| width(used))
+            .filter(|&w| w > 0)
+            .ok_or_else(|| h.missing("expert_feed_forward_length"))?;
+        Ok(Experts {
+            count,
+            used,
+            width,
+            act: GateAct::Silu,
+            gating: Gating::Softmax,
+            normalise: true,
+            scale: 1.0,
+            groups: 1,
+            groups_used: 1,
+            weights_first: false,
+        })
+    }
+}
+
+/// Router logits of `x`: `ffn_gate_inp`.
+pub(crate) fn router(
+    net: &mut Net<'_>,
+    x: ValueId,
+    experts: &Experts,
+) -> Result<ValueId, ModelError> {
+    net.linear(x, "ffn_gate_inp", experts.count)
+}
+
+/// The experts' sum for `x`, chosen by `logits`.
+pub(crate) fn mixture(
+    net: &mut Net<'_>,
+    x: ValueId,
+    logits: ValueId,
+    experts: &Experts,
+) -> Result<ValueId, ModelError> {
+    let bias = net.vector_opt("exp_probs_b.bias", experts.count)?;
+    let spec = RouteSpec {
+        experts: experts.count,
+        used: experts.used,
+        gating: experts.gating,
+        normalise: experts.normalise,
+        scale: experts.scale,
+        groups: experts.groups,
+        groups_used: experts.groups_used,
+        bias: bias.is_some(),
+    };
+    let embedding = net.b.width(x);
+    let (ids, weights) = net.b.route(logits, spec, bias);
+    let input = if experts.weights_first { net.b.spread(x, weights) } else { x };
+    let (gate, up) = gate_up(net, input, ids, embedding, experts)?;
+    let y = net.b.gated(experts.act, gate, up);
+    let down = net.bank("ffn_down_exps", experts.width, embedding, experts.count)?;
+    let y = net.b.expert_linear(y, ids, down);
+    if experts.weights_first {
+        return Ok(sum_parts(net, y, experts.used));
+    }
+    Ok(net.b.combine(y, weights))
+}
+
+fn gate_up(
+    net: &mut Net<'_>,
+    x: ValueId,
+    ids: ValueId,
+    embedding: u32,
+    experts: &Experts,
+) -> Result<(ValueId, ValueId), ModelError> {
+    let (width, count) = (experts.width, experts.count);
+    if net.has("ffn_gate_up_exps.weight", &[embedding, 2 * width, count]) {
+        let bank = net.bank("ffn_gate_up_exps", embedding, 2 * width, count)?;
+        let both = net.b.expert_linear(x, ids, bank);
+        let part = |start| SliceSpec { groups: experts.used, start, len: width };
+        return Ok((net.b.slice(both, part(0)), net.b.slice(both, part(width))));
+    }
+    let gate = net.bank("ffn_gate_exps", embedding, width, count)?;
+    let up = net.bank("ffn_up_exps", embedding, width, count)?;
+    Ok((net.b.expert_linear(x, ids, gate), net.b.expert_linear(x, ids, up)))
+}
+
+/// Sum of `parts` equal parts of a row, in order.
+fn sum_parts(net: &mut Net<'_>, x: ValueId, parts: u32) -> ValueId {
+    let len = net.b.width(x) / parts;
+    let mut part = |k| net.b.slice(x, SliceSpec { groups: 1, start: k * len, len });
+    if parts == 1 {
+        return x;
+    }
+    let all: Vec<ValueId> = (0..parts).map(&mut part).collect();
+    all[1..].iter().fold(all[0], |sum, &p| net.b.add(sum, p))
+}
+
+/// Router and experts on one input.
+pub(crate) fn moe(net: &mut Net<'_>, x: ValueId, experts: &Experts) -> Result<ValueId, ModelError> {
+    let logits = router(net, x, experts)?;
+    mixture(net, x, logits, experts)
+}
+
+/// A shared expert that every row uses: `ffn_{gate,up,down}_shexp`.
+pub(crate) fn shared(
+    net: &mut Net<'_>,
+    x: ValueId,
+    width: u32,
+    act: GateAct,
+) -> Result<ValueId, ModelError> {
+    ffn::gated(net, x, act, width, "_shexp")
+}

@@ -1,0 +1,88 @@
+//! Llama, and Mixtral under the same name: the plain decoder block.
+
+use infr_gguf::Gguf;
+use infr_graph::{Program, Reach, RopeStyle};
+
+use crate::blocks::attention::{self, Scores};
+use crate::blocks::head::{self, Head};
+use crate::blocks::moe::{self, Experts};
+use crate::blocks::{embed, ffn, norm};
+use crate::common::Common;
+use crate::error::ModelError;
+use crate::family::{Family, Model, ModelInfo};
+use crate::hparams::Hparams;
+use crate::net::Net;
+use crate::options::BuildOptions;
+use crate::rope::{Rope, Rotation};
+use crate::sampling;
+use crate::table::TensorTable;
+
+/// The family.
+pub(crate) struct Llama;
+
+struct LlamaModel {
+    info: ModelInfo,
+    common: Common,
+    rope: Rope,
+    experts: Option<Experts>,
+}
+
+impl Family for Llama {
+    fn archs(&self) -> &'static [&'static str] {
+        &["llama"]
+    }
+
+    fn parse(&self, gguf: &Gguf) -> Result<Box<dyn Model>, ModelError> {
+        let h = Hparams::new(gguf.metadata())?;
+        let common = Common::parse(&h)?;
+        let rope = Rope::parse(&h, &common, RopeStyle::Interleaved)?;
+        if rope.n_rot != common.key_dim {
+            let allowed = format!("the whole head of {} must be rotated", common.key_dim);
+            return Err(h.wrong("rope.dimension_count", rope.n_rot, allowed));
+        }
+        let info = common.info(&h, gguf, sampling::LLAMA)?;
+        let experts = match info.experts {
+            // Mixtral's experts have the width of the dense network.
+            Some(_) => Some(Experts { width: common.ffn(0), ..Experts::parse(&h, |_| Some(1))? }),
+            None => None,
+        };
+        Ok(Box::new(LlamaModel { info, common, rope, experts }))
+    }
+}
+
+impl Model for LlamaModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn build(
+        &self,
+        tensors: &dyn TensorTable,
+        options: &BuildOptions,
+    ) -> Result<Program, ModelError> {
+        let c = &self.common;
+        let mut net = Net::new(tensors, options, c.eps)?;
+        let rotation = Rotation { rope: self.rope, factors: self.rope.factors(&mut net)? };
+        let mut x = embed::tokens(&mut net, c)?;
+        for layer in 0..c.layers {
+            net.enter(layer);
+            let heads = c.heads(layer);
+            let h = norm::rms(&mut net, x, "attn_norm")?;
+            let qkv = attention::qkv(&mut net, h, heads)?;
+            let qkv = attention::rotate(&mut net, qkv, heads, &rotation);
+            let cache = attention::cache(&mut net, heads, Reach::Full);
+            let scores = Scores::scaled(c.score_scale());
+            let o = attention::attend(&mut net, cache, qkv, heads, scores);
+            let o = attention::project(&mut net, o, c.embedding)?;
+            x = net.b.add(x, o);
+            let h = norm::rms(&mut net, x, "ffn_norm")?;
+            let f = match &self.experts {
+                Some(experts) => moe::moe(&mut net, h, experts)?,
+                None => ffn::swiglu(&mut net, h, c.ffn(layer))?,
+            };
+            x = net.b.add(x, f);
+        }
+        head::finish(&mut net, c, x, Head::default())?;
+        net.finish()
+    }
+}

@@ -1,0 +1,3 @@
+//! One file per family.
+
+pub(crate) mod llama;

@@ -1,0 +1,67 @@
+//! The table of families, and the way from a file to a model.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use infr_gguf::Gguf;
+
+use crate::error::ModelError;
+use crate::families;
+use crate::family::{Family, Model};
+use crate::weights::GgufWeights;
+
+/// All families.
+pub static FAMILIES: &[&dyn Family] = &[&families::llama::Llama];
+
+/// A file with the model that its metadata describes.
+pub struct Loaded {
+    /// The file.
+    pub gguf: Arc<Gguf>,
+    /// The model.
+    pub model: Box<dyn Model>,
+}
+
+impl Loaded {
+    /// The bytes of the model's weights.
+    pub fn weights(&self) -> GgufWeights {
+        GgufWeights(self.gguf.clone())
+    }
+}
+
+impl std::fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Loaded({}, {:?})", self.gguf.path().display(), self.model.info())
+    }
+}
+
+/// Opens a file and reads the model's hyper-parameters.
+///
+/// # Errors
+/// When the file is unreadable, its architecture unknown or a key missing or not allowed.
+pub fn load(path: &Path) -> Result<Loaded, ModelError> {
+    from_gguf(Arc::new(Gguf::open(path)?))
+}
+
+/// Reads the hyper-parameters of a file that is open.
+///
+/// # Errors
+/// As [`load`].
+pub fn from_gguf(gguf: Arc<Gguf>) -> Result<Loaded, ModelError> {
+    let arch = gguf.metadata().architecture()?;
+    let family = FAMILIES.iter().find(|f| f.archs().contains(&arch));
+    let Some(family) = family else {
+        return Err(ModelError::UnknownArchitecture {
+            found: arch.to_owned(),
+            supported: architectures().join(", "),
+        });
+    };
+    let model = family.parse(&gguf)?;
+    Ok(Loaded { gguf, model })
+}
+
+/// All supported values of `general.architecture`, sorted.
+pub fn architectures() -> Vec<&'static str> {
+    let mut all: Vec<&str> = FAMILIES.iter().flat_map(|f| f.archs().iter().copied()).collect();
+    all.sort_unstable();
+    all
+}
