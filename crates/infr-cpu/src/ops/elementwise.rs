@@ -1,0 +1,56 @@
+//! Sums, products and the moving of row parts.
+
+use infr_graph::{Node, SliceSpec};
+
+use super::Context;
+
+/// A function of two values; the second may have one element per part of the first's row.
+pub(crate) fn binary(cx: &Context<'_>, node: &Node, out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+    let (a, b) = (cx.input(node, 0), cx.input(node, 1));
+    let part = cx.width(node, 0) / cx.width(node, 1);
+    if part == 1 {
+        return out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = f(*a, *b));
+    }
+    for ((out, a), b) in out.chunks_mut(part).zip(a.chunks(part)).zip(b) {
+        out.iter_mut().zip(a).for_each(|(out, a)| *out = f(*a, *b));
+    }
+}
+
+/// A function of a value and a weight that is repeated along the row.
+pub(crate) fn with_weight(
+    cx: &Context<'_>,
+    node: &Node,
+    out: &mut [f32],
+    f: impl Fn(f32, f32) -> f32,
+) {
+    let weight = cx.vector(node, 0).unwrap_or(&[]);
+    let parts = out.chunks_mut(weight.len()).zip(cx.input(node, 0).chunks(weight.len()));
+    for (out, x) in parts {
+        out.iter_mut().zip(x).zip(weight).for_each(|((out, x), w)| *out = f(*x, *w));
+    }
+}
+
+/// A function of every element.
+pub(crate) fn map(cx: &Context<'_>, node: &Node, out: &mut [f32], f: impl Fn(f32) -> f32) {
+    out.iter_mut().zip(cx.input(node, 0)).for_each(|(out, x)| *out = f(*x));
+}
+
+/// Some elements of every part of the row.
+pub(crate) fn slice(cx: &Context<'_>, node: &Node, spec: SliceSpec, out: &mut [f32]) {
+    let (start, len) = (spec.start as usize, spec.len as usize);
+    let part = cx.width(node, 0) / spec.groups as usize;
+    for (out, x) in out.chunks_mut(len).zip(cx.input(node, 0).chunks(part)) {
+        out.copy_from_slice(&x[start..start + len]);
+    }
+}
+
+/// Part by part, the first value's elements and then the second's.
+pub(crate) fn concat(cx: &Context<'_>, node: &Node, groups: u32, out: &mut [f32]) {
+    let a_len = cx.width(node, 0) / groups as usize;
+    let b_len = cx.width(node, 1) / groups as usize;
+    let parts = cx.input(node, 0).chunks(a_len).zip(cx.input(node, 1).chunks(b_len));
+    for (out, (a, b)) in out.chunks_mut(a_len + b_len).zip(parts) {
+        out[..a_len].copy_from_slice(a);
+        out[a_len..].copy_from_slice(b);
+    }
+}
