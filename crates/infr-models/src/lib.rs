@@ -21,6 +21,7 @@ pub mod family;
 mod hparams;
 mod net;
 pub mod options;
+mod prelude;
 pub mod registry;
 mod rope;
 mod sampling;

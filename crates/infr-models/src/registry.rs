@@ -11,7 +11,12 @@ use crate::family::{Family, Model};
 use crate::weights::GgufWeights;
 
 /// All families.
-pub static FAMILIES: &[&dyn Family] = &[&families::llama::Llama];
+pub static FAMILIES: &[&dyn Family] = &[
+    &families::llama::Llama,
+    &families::qwen2::Qwen2,
+    &families::qwen3::Qwen3,
+    &families::gemma3::Gemma3,
+];
 
 /// A file with the model that its metadata describes.
 pub struct Loaded {

@@ -1,6 +1,8 @@
 //! Multi-head attention over a paged cache.
 
-use infr_graph::{AttnSpec, Reach, SliceSpec, StateId, StateKind, ValueId, WeightId};
+use infr_graph::{
+    AttnSpec, PositionScale, Reach, SliceSpec, StateId, StateKind, ValueId, WeightId,
+};
 
 use crate::blocks::norm;
 use crate::error::ModelError;
@@ -47,6 +49,54 @@ impl Scores {
     /// Scaled scores and nothing else.
     pub(crate) fn scaled(scale: f32) -> Scores {
         Scores { scale, softcap: None, sinks: None }
+    }
+}
+
+/// The attention of one layer, as most families have it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SelfAttention {
+    /// Its heads.
+    pub heads: Heads,
+    /// Whether queries and keys are normalised per head before the rotation.
+    pub norm_heads: bool,
+    /// How positions turn queries and keys; `None` where they do not.
+    pub rotation: Option<Rotation>,
+    /// Scales queries by their position, after the rotation.
+    pub temperature: Option<PositionScale>,
+    /// What a row sees.
+    pub reach: Reach,
+    /// What is done with scores.
+    pub scores: Scores,
+}
+
+impl SelfAttention {
+    /// Rotated heads that see everything before them.
+    pub(crate) fn new(heads: Heads, rotation: Rotation, scale: f32) -> SelfAttention {
+        SelfAttention {
+            heads,
+            norm_heads: false,
+            rotation: Some(rotation),
+            temperature: None,
+            reach: Reach::Full,
+            scores: Scores::scaled(scale),
+        }
+    }
+
+    /// The heads' outputs for the normed rows `x`, before `attn_output`, over a cache of its own.
+    pub(crate) fn run(&self, net: &mut Net<'_>, x: ValueId) -> Result<ValueId, ModelError> {
+        let mut x = qkv(net, x, self.heads)?;
+        if self.norm_heads {
+            x = norm_heads(net, x, self.heads)?;
+        }
+        if let Some(rotation) = &self.rotation {
+            x = rotate(net, x, self.heads, rotation);
+        }
+        if let Some(spec) = self.temperature {
+            let positions = net.positions();
+            x.q = net.b.position_scale(x.q, positions, spec);
+        }
+        let cache = cache(net, self.heads, self.reach);
+        Ok(attend(net, cache, x, self.heads, self.scores))
     }
 }
 

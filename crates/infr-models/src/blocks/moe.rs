@@ -1,6 +1,6 @@
 //! Mixture of experts.
 
-use infr_graph::{GateAct, Gating, RouteSpec, SliceSpec, ValueId};
+use infr_graph::{GateAct, Gating, RouteSpec, SliceSpec, Unary, ValueId};
 
 use crate::blocks::ffn;
 use crate::error::ModelError;
@@ -60,6 +60,12 @@ impl Experts {
             weights_first: false,
         })
     }
+}
+
+/// The shared expert's width: its own key, or what stands in.
+pub(crate) fn shared_width(h: &Hparams<'_>, default: u32) -> Result<u32, ModelError> {
+    let width = h.u32("expert_shared_feed_forward_length", WIDTH)?.unwrap_or(default);
+    if width == 0 { Err(h.missing("expert_shared_feed_forward_length")) } else { Ok(width) }
 }
 
 /// Router logits of `x`: `ffn_gate_inp`.
@@ -146,4 +152,16 @@ pub(crate) fn shared(
     act: GateAct,
 ) -> Result<ValueId, ModelError> {
     ffn::gated(net, x, act, width, "_shexp")
+}
+
+/// A shared expert that every row uses times `σ(ffn_gate_inp_shexp·x)`.
+pub(crate) fn shared_gated(
+    net: &mut Net<'_>,
+    x: ValueId,
+    width: u32,
+) -> Result<ValueId, ModelError> {
+    let y = shared(net, x, width, GateAct::Silu)?;
+    let gate = net.linear(x, "ffn_gate_inp_shexp", 1)?;
+    let gate = net.b.unary(Unary::Sigmoid, gate);
+    Ok(net.b.mul(y, gate))
 }

@@ -1,21 +1,6 @@
 //! Llama, and Mixtral under the same name: the plain decoder block.
 
-use infr_gguf::Gguf;
-use infr_graph::{Program, Reach, RopeStyle};
-
-use crate::blocks::attention::{self, Scores};
-use crate::blocks::head::{self, Head};
-use crate::blocks::moe::{self, Experts};
-use crate::blocks::{embed, ffn, norm};
-use crate::common::Common;
-use crate::error::ModelError;
-use crate::family::{Family, Model, ModelInfo};
-use crate::hparams::Hparams;
-use crate::net::Net;
-use crate::options::BuildOptions;
-use crate::rope::{Rope, Rotation};
-use crate::sampling;
-use crate::table::TensorTable;
+use crate::prelude::*;
 
 /// The family.
 pub(crate) struct Llama;
@@ -66,13 +51,9 @@ impl Model for LlamaModel {
         let mut x = embed::tokens(&mut net, c)?;
         for layer in 0..c.layers {
             net.enter(layer);
-            let heads = c.heads(layer);
+            let attention = SelfAttention::new(c.heads(layer), rotation, c.score_scale());
             let h = norm::rms(&mut net, x, "attn_norm")?;
-            let qkv = attention::qkv(&mut net, h, heads)?;
-            let qkv = attention::rotate(&mut net, qkv, heads, &rotation);
-            let cache = attention::cache(&mut net, heads, Reach::Full);
-            let scores = Scores::scaled(c.score_scale());
-            let o = attention::attend(&mut net, cache, qkv, heads, scores);
+            let o = attention.run(&mut net, h)?;
             let o = attention::project(&mut net, o, c.embedding)?;
             x = net.b.add(x, o);
             let h = norm::rms(&mut net, x, "ffn_norm")?;
