@@ -21,6 +21,16 @@ type Golden = BTreeMap<String, BTreeMap<String, String>>;
 const CONVERSATIONS: &str = include_str!("golden/conversations.json");
 const GOLDEN: &str = include_str!("golden/templates.json");
 
+/// Where this crate knowingly differs from Jinja2, and why.
+const DIFFERENT: &[(&str, &str)] = &[
+    // `'..' | safe + text` makes Jinja2 escape the text for HTML, schemas included.
+    ("meetkai-functionary-medium-v3.1", "tools"),
+    ("meetkai-functionary-medium-v3.1", "tools_text"),
+    // `schema.items` is Python's method there; here it is the schema's key, as its author meant.
+    ("CohereForAI-c4ai-command-r-plus-tool_use", "tools"),
+    ("CohereForAI-c4ai-command-r-plus-tool_use", "tools_text"),
+];
+
 #[allow(clippy::disallowed_methods)]
 fn templates() -> Option<Vec<(String, String)>> {
     let Some(peers) = std::env::var_os("INFR_PEERS") else {
@@ -106,7 +116,8 @@ fn rendered_text_is_what_python_renders() {
             }
             compared += 1;
             let got = template.render_context(&context, &clock());
-            if result_text(&got) != *want {
+            let known = DIFFERENT.contains(&(name, conversation));
+            if (result_text(&got) != *want) != known {
                 dump(name, conversation, &got);
                 wrong.push(format!("{name} {conversation}: {} for {want}", result_text(&got)));
             }

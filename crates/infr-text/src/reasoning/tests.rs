@@ -135,9 +135,25 @@ fn cutting_the_text_never_changes_the_result() {
 #[test]
 fn random_soups_of_marks_split_the_same_in_any_pieces() {
     let words = [
-        "<think>", "</think>", "<|channel>thought", "<channel|>", "<|channel|>", "analysis",
-        "final", "<|message|>", "<|end|>", "<|start|>", "assistant", "<|call|>", " to=f", "a",
-        " ", "\n", "<", "<|", "é",
+        "<think>",
+        "</think>",
+        "<|channel>thought",
+        "<channel|>",
+        "<|channel|>",
+        "analysis",
+        "final",
+        "<|message|>",
+        "<|end|>",
+        "<|start|>",
+        "assistant",
+        "<|call|>",
+        " to=f",
+        "a",
+        " ",
+        "\n",
+        "<",
+        "<|",
+        "é",
     ];
     let mut seed = 7_u64;
     let mut random = |below: usize| {
@@ -161,10 +177,10 @@ fn random_soups_of_marks_split_the_same_in_any_pieces() {
 #[test]
 fn nothing_is_held_that_is_decided() {
     let mut splitter = ReasoningSplitter::new(ReasoningStyle::Tags(THINK));
-    assert_eq!(splitter.push("<think>one two"), ReasoningDelta {
-        reasoning: "one two".into(),
-        ..ReasoningDelta::default()
-    });
+    assert_eq!(
+        splitter.push("<think>one two"),
+        ReasoningDelta { reasoning: "one two".into(), ..ReasoningDelta::default() }
+    );
     assert_eq!(splitter.push(" </thi").reasoning, "");
     assert_eq!(splitter.push("ng").reasoning, " </thing");
     assert_eq!(splitter.push("</think>a").content, "a");

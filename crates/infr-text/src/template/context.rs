@@ -99,10 +99,7 @@ fn call_value(call: &ToolCall, forms: Forms) -> Value {
         fields.insert("id".into(), id.clone().into());
     }
     fields.insert("type".into(), call.kind.clone().into());
-    fields.insert(
-        "function".into(),
-        json!({ "name": call.function.name, "arguments": arguments }),
-    );
+    fields.insert("function".into(), json!({ "name": call.function.name, "arguments": arguments }));
     Value::Object(fields)
 }
 

@@ -32,6 +32,7 @@ pub(super) fn compile(template: &str) -> Result<Environment<'static>, TemplateEr
     env.set_debug(false);
     env.add_filter("tojson", json::tojson);
     env.add_filter("from_json", json::from_json);
+    env.add_filter("indent", python::indent);
     // Escaping is off, so a safe string is the string.
     env.add_filter("safe", |value: Value| value);
     // Jinja2 asks for a length and for items: text and dicts have both.
@@ -42,6 +43,7 @@ pub(super) fn compile(template: &str) -> Result<Environment<'static>, TemplateEr
     env.add_function("raise_exception", raise_exception);
     env.add_function(source::LIST, mutable::new_list);
     env.add_function(source::DICT, mutable::new_dict);
+    env.add_function(source::KEPT, mutable::kept);
     env.add_template_owned(NAME, source::prepare(template)).map_err(to_error)?;
     Ok(env)
 }

@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 use minijinja::value::{Kwargs, Rest, Serde, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
-/// Values nested deeper than this are refused, so that none can exhaust the stack.
-const MAX_DEPTH: usize = 100;
+/// Values nested deeper than this are refused, so that none can exhaust the stack. What clients
+/// send is shallower: the parser stops at 128.
+const MAX_DEPTH: usize = 200;
 
 /// The filter.
 pub(super) fn tojson(
@@ -30,7 +31,9 @@ pub(super) fn tojson(
         None => None,
     };
     let (between, colon) = match argument(2, "separators")? {
-        Some(pair) => (pair.get_item_by_index(0)?.to_string(), pair.get_item_by_index(1)?.to_string()),
+        Some(pair) => {
+            (pair.get_item_by_index(0)?.to_string(), pair.get_item_by_index(1)?.to_string())
+        }
         None if indent.is_some() => (",".into(), ": ".into()),
         None => (", ".into(), ": ".into()),
     };
@@ -46,7 +49,8 @@ pub(super) fn tojson(
 pub(super) fn from_json(value: &Value) -> Result<Value, Error> {
     let Some(text) = value.as_str() else { return Ok(value.clone()) };
     let parsed: serde_json::Value = serde_json::from_str(text).map_err(|error| {
-        Error::new(ErrorKind::InvalidOperation, "from_json: the text is not JSON").with_source(error)
+        Error::new(ErrorKind::InvalidOperation, "from_json: the text is not JSON")
+            .with_source(error)
     })?;
     Ok(Value::from(Serde(parsed)))
 }
@@ -158,7 +162,10 @@ impl Writer<'_, '_, '_> {
                 '\t' => self.out.push_str("\\t"),
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
-                c if c < ' ' || (self.style.ensure_ascii && !c.is_ascii()) || c == '\u{7f}' && self.style.ensure_ascii => {
+                c if c < ' '
+                    || (self.style.ensure_ascii && !c.is_ascii())
+                    || c == '\u{7f}' && self.style.ensure_ascii =>
+                {
                     for unit in c.encode_utf16(&mut [0; 2]) {
                         // Writing to a string cannot fail.
                         let _ = write!(self.out, "\\u{unit:04x}");

@@ -87,6 +87,9 @@ pub struct TemplateLimits {
     pub extra_output: usize,
 }
 
+/// Work allowed to one of the small conversations that find out what a template supports.
+const PROBE_WORK: u64 = 100_000;
+
 impl Default for TemplateLimits {
     fn default() -> Self {
         Self { base_work: 2_000_000, work_per_byte: 8, work_per_pair: 100, extra_output: 16 << 20 }
@@ -131,12 +134,13 @@ impl ChatTemplate {
             env,
             source: source.to_owned(),
             specials,
-            limits: TemplateLimits::default(),
+            limits: TemplateLimits { base_work: PROBE_WORK, ..TemplateLimits::default() },
             forms: Forms::default(),
             features: TemplateFeatures::default(),
         };
         template.forms = probe::forms(&template);
         template.features = probe::features(&template);
+        template.limits = TemplateLimits::default();
         Ok(template)
     }
 
@@ -236,10 +240,8 @@ impl ChatTemplate {
         let mut env = self.env.clone();
         env.set_fuel(Some(work));
         let template = env.get_template(env::NAME).map_err(env::to_error)?;
-        let mut values: Vec<(String, Value)> = context
-            .iter()
-            .map(|(name, value)| (name.clone(), Value::from(Serde(value))))
-            .collect();
+        let mut values: Vec<(String, Value)> =
+            context.iter().map(|(name, value)| (name.clone(), Value::from(Serde(value)))).collect();
         values.push(("strftime_now".into(), clock::strftime_now(clock.now())));
         let limit = self.limits.extra_output.saturating_add(size.saturating_mul(4));
         let mut out = Bounded { bytes: Vec::new(), limit, exceeded: false };

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind, from_args};
+use minijinja::value::{Enumerator, Object, ObjectRepr, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// Copies deeper than this are refused.
@@ -62,6 +62,36 @@ fn copied(state: &State, value: &Value, depth: usize) -> Result<Value, Error> {
             Ok(Value::from_pairs(entries?))
         }
         _ => Ok(value.clone()),
+    }
+}
+
+/// Passes on what a namespace is about to hold, if it is shallow and holds no namespace.
+pub(super) fn kept(state: &State, values: Rest<Value>) -> Result<Value, Error> {
+    let value = match values.0.as_slice() {
+        [value] => value.clone(),
+        values => Value::from(Tuple::from(values)),
+    };
+    check(state, &value, 0)?;
+    Ok(value)
+}
+
+fn check(state: &State, value: &Value, depth: usize) -> Result<(), Error> {
+    let Some(object) = value.as_object() else { return Ok(()) };
+    if depth > MAX_DEPTH {
+        return Err(Error::new(ErrorKind::InvalidOperation, "value is nested too deeply"));
+    }
+    if object.type_name().ends_with("::Namespace") {
+        let message = "a namespace cannot hold a namespace";
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    state.consume_fuel(1)?;
+    match object.repr() {
+        ObjectRepr::Seq => value.try_iter()?.try_for_each(|item| check(state, &item, depth + 1)),
+        ObjectRepr::Map => {
+            pairs(value)?.into_iter().try_for_each(|(_, item)| check(state, &item, depth + 1))
+        }
+        // Ranges, loops and functions hold no values of the template's making.
+        _ => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `minijinja-contrib` has most of them; here are those that it lacks, or that take keywords.
 
-use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
+use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// The engine's hook for methods that a value does not have by itself.
@@ -66,11 +66,17 @@ fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>
         "casefold" => Value::from(text.to_lowercase()),
         "swapcase" => {
             let swap = |c: char| -> String {
-                if c.is_uppercase() { c.to_lowercase().collect() } else { c.to_uppercase().collect() }
+                if c.is_uppercase() {
+                    c.to_lowercase().collect()
+                } else {
+                    c.to_uppercase().collect()
+                }
             };
             Value::from(text.chars().map(swap).collect::<String>())
         }
-        "istitle" => Value::from(!text.is_empty() && minijinja::filters::title(text.into()) == text),
+        "istitle" => {
+            Value::from(!text.is_empty() && minijinja::filters::title(text.into()) == text)
+        }
         "zfill" | "ljust" | "rjust" | "center" => Value::from(padded(text, name, args)?),
         _ => return Ok(None),
     }))
@@ -95,9 +101,9 @@ fn split_arguments(args: &[Value]) -> Result<(Option<String>, usize), Error> {
     let separator = match separator {
         None => None,
         Some(value) if value.is_none() => None,
-        Some(value) => {
-            Some(value.as_str().ok_or_else(|| invalid("the separator must be a string"))?.to_owned())
-        }
+        Some(value) => Some(
+            value.as_str().ok_or_else(|| invalid("the separator must be a string"))?.to_owned(),
+        ),
     };
     Ok((separator, most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)))
 }
@@ -158,7 +164,9 @@ fn padded(text: &str, name: &str, args: &[Value]) -> Result<String, Error> {
     }
     let missing = width.saturating_sub(text.chars().count());
     let fill = fill.unwrap_or(if name == "zfill" { "0" } else { " " });
-    let pad = |count: usize| fill.chars().next().map_or_else(String::new, |c| c.to_string().repeat(count));
+    let pad = |count: usize| {
+        fill.chars().next().map_or_else(String::new, |c| c.to_string().repeat(count))
+    };
     Ok(match name {
         "ljust" => format!("{text}{}", pad(missing)),
         "center" => format!("{}{text}{}", pad(missing / 2), pad(missing - missing / 2)),
@@ -167,6 +175,43 @@ fn padded(text: &str, name: &str, args: &[Value]) -> Result<String, Error> {
         }
         _ => format!("{}{text}", pad(missing)),
     })
+}
+
+/// Jinja2's `indent`, which keeps trailing newlines.
+pub(super) fn indent(
+    state: &State,
+    text: &Value,
+    args: Rest<Value>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
+    let text = text.to_string();
+    let argument = |at: usize, name: &str| -> Result<Option<Value>, Error> {
+        Ok(kwargs.get::<Option<Value>>(name)?.or_else(|| args.get(at).cloned()))
+    };
+    let first = argument(1, "first")?.is_some_and(|on| on.is_true());
+    let blank = argument(2, "blank")?.is_some_and(|on| on.is_true());
+    let by = match argument(0, "width")? {
+        None => " ".repeat(4),
+        Some(width) if width.kind() == ValueKind::String => width.to_string(),
+        Some(width) => " ".repeat(usize::try_from(width)?.min(MAX_WIDTH)),
+    };
+    kwargs.assert_all_used()?;
+    let lines = text.matches('\n').count() + 1;
+    state.consume_fuel((lines.saturating_mul(by.len()) / 64) as u64)?;
+    let mut out = String::with_capacity(text.len() + by.len());
+    if first {
+        out.push_str(&by);
+    }
+    for (at, line) in text.replace("\r\n", "\n").split('\n').enumerate() {
+        if at > 0 {
+            out.push('\n');
+            if blank || !line.is_empty() {
+                out.push_str(&by);
+            }
+        }
+        out.push_str(line);
+    }
+    Ok(out)
 }
 
 fn map_method(value: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {

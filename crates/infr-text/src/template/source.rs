@@ -11,9 +11,20 @@ pub(super) const LIST: &str = "__infr_list";
 /// The constructor that wraps dict literals.
 pub(super) const DICT: &str = "__infr_dict";
 
+/// The check around what a namespace is given.
+pub(super) const KEPT: &str = "__infr_kept";
+
 const CHANGING: &[&str] = &[
-    ".append(", ".extend(", ".insert(", ".pop(", ".remove(", ".clear(", ".update(",
-    ".setdefault(", ".sort(", ".reverse(",
+    ".append(",
+    ".extend(",
+    ".insert(",
+    ".pop(",
+    ".remove(",
+    ".clear(",
+    ".update(",
+    ".setdefault(",
+    ".sort(",
+    ".reverse(",
 ];
 
 /// Words after which an expression starts; after any other word a bracket is a subscript.
@@ -43,7 +54,7 @@ impl Rewriter<'_> {
                 }
                 Some(b'{') => {
                     self.take(2);
-                    self.expression("}}");
+                    self.expression("}}", false);
                 }
                 Some(b'%') => self.statement(),
                 _ => self.take(1),
@@ -73,9 +84,18 @@ impl Rewriter<'_> {
                 self.take(end);
                 return;
             }
+            "set" => {
+                if let Some(end) = field_target(self.rest) {
+                    self.take(end);
+                    self.out.push_str(KEPT);
+                    self.out.push('(');
+                    self.expression("%}", true);
+                    return;
+                }
+            }
             _ => {}
         }
-        self.expression("%}");
+        self.expression("%}", false);
     }
 
     fn replace(&mut self, len: usize, by: &str) {
@@ -83,13 +103,18 @@ impl Rewriter<'_> {
         self.rest = &self.rest[len..];
     }
 
-    /// Copies up to and with the closing delimiter, wrapping literals on the way.
-    fn expression(&mut self, close: &str) {
+    /// Copies up to and with the closing delimiter, wrapping literals on the way; `in_call`
+    /// closes a parenthesis before it.
+    fn expression(&mut self, close: &str, in_call: bool) {
         let mut open: Vec<bool> = Vec::new();
         let mut operand_ended = false;
         while let Some(first) = self.rest.chars().next() {
-            if open.is_empty() && self.rest.starts_with(close) {
-                self.take(close.len());
+            let unmarked = self.rest.strip_prefix(['-', '+']).unwrap_or(self.rest);
+            if open.is_empty() && unmarked.starts_with(close) {
+                if in_call {
+                    self.out.push(')');
+                }
+                self.take(self.rest.len() - unmarked.len() + close.len());
                 return;
             }
             match first {
@@ -135,6 +160,12 @@ impl Rewriter<'_> {
 
 fn word_len(text: &str) -> usize {
     text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())
+}
+
+/// For a `set` whose target is a field: the length up to and with `=`.
+fn field_target(text: &str) -> Option<usize> {
+    let at = text.find(['=', '%'])?;
+    (text[at..].starts_with('=') && text[..at].contains('.')).then_some(at + 1)
 }
 
 fn string_len(text: &str, quote: char) -> usize {
@@ -183,6 +214,15 @@ mod tests {
             prepare(source),
             "{% set a = __infr_list([1, __infr_list([2])]) %}\
              {% set _ = a.append(__infr_dict({'k]': a[0]})) %}{{ a[0][1] }}"
+        );
+    }
+
+    #[test]
+    fn what_a_namespace_keeps_is_checked() {
+        let source = "{%- set n.a = x if y else [1] -%}{% set n = x.y %}{% set a %}.={% endset %}";
+        assert_eq!(
+            prepare(source),
+            "{%- set n.a =__infr_kept( x if y else [1] )-%}{% set n = x.y %}{% set a %}.={% endset %}"
         );
     }
 
