@@ -5,6 +5,7 @@ use infr_graph::Program;
 
 use crate::error::ModelError;
 use crate::options::BuildOptions;
+use crate::synth::recipe::Recipe;
 use crate::table::TensorTable;
 
 /// A model family: a set of architecture names with one way to compute.
@@ -17,6 +18,10 @@ pub trait Family: Sync {
     /// # Errors
     /// When a key is missing or has a value that the family cannot have.
     fn parse(&self, gguf: &Gguf) -> Result<Box<dyn Model>, ModelError>;
+
+    /// Tiny random models for tests, one per variant; `unit` (64 or 256) divides every row that the
+    /// file's block types cut.
+    fn tiny(&self, unit: u32) -> Vec<Recipe>;
 }
 
 /// A model whose hyper-parameters have been read.

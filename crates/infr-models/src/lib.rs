@@ -11,7 +11,7 @@
 //! - A graph ends with its wanted rows (`GatherOut`), then final norm, head and sampling.
 //!
 //! Reading order: [`family`], [`registry`], [`options`], then `families/llama.rs` with the blocks it
-//! uses, `hparams`, `net` (weights by name), [`weights`], and `synth` (random files).
+//! uses, `hparams`, `net` (weights by name), [`weights`], and [`synth`] (random files).
 
 mod blocks;
 mod common;
@@ -25,6 +25,7 @@ mod prelude;
 pub mod registry;
 mod rope;
 mod sampling;
+pub mod synth;
 pub mod table;
 pub mod weights;
 

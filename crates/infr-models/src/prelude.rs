@@ -15,4 +15,5 @@ pub(crate) use crate::net::Net;
 pub(crate) use crate::options::BuildOptions;
 pub(crate) use crate::rope::{Rope, Rotation};
 pub(crate) use crate::sampling;
+pub(crate) use crate::synth::recipe::Recipe;
 pub(crate) use crate::table::TensorTable;

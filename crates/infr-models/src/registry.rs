@@ -52,6 +52,12 @@ pub fn load(path: &Path) -> Result<Loaded, ModelError> {
 /// # Errors
 /// As [`load`].
 pub fn from_gguf(gguf: Arc<Gguf>) -> Result<Loaded, ModelError> {
+    let model = parse(&gguf)?;
+    Ok(Loaded { gguf, model })
+}
+
+/// The model that a file's metadata describes.
+pub(crate) fn parse(gguf: &Gguf) -> Result<Box<dyn Model>, ModelError> {
     let arch = gguf.metadata().architecture()?;
     let family = FAMILIES.iter().find(|f| f.archs().contains(&arch));
     let Some(family) = family else {
@@ -60,8 +66,7 @@ pub fn from_gguf(gguf: Arc<Gguf>) -> Result<Loaded, ModelError> {
             supported: architectures().join(", "),
         });
     };
-    let model = family.parse(&gguf)?;
-    Ok(Loaded { gguf, model })
+    family.parse(gguf)
 }
 
 /// All supported values of `general.architecture`, sorted.

@@ -82,6 +82,23 @@ impl Family for Gemma3 {
             encoder,
         }))
     }
+
+    fn tiny(&self, unit: u32) -> Vec<Recipe> {
+        let block = |name, arch| {
+            Recipe::tiny(name, arch, unit)
+                .context(4096, 1e6)
+                .key(".block_count", 7u32)
+                .key(".attention.sliding_window", 6u32)
+                .spread(0.2)
+        };
+        let encoder = block("gemma_embedding", "gemma-embedding")
+            .key(".pooling_type", 1u32)
+            .key(".dense_2_feat_in", unit)
+            .key(".dense_2_feat_out", 2 * unit)
+            .key(".dense_3_feat_in", 2 * unit)
+            .key(".dense_3_feat_out", unit);
+        vec![block("gemma3", "gemma3"), encoder]
+    }
 }
 
 /// `1/√D`; the 27B size, known by its number of layers, divides by the root of E/H.

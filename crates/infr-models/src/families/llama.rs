@@ -33,6 +33,20 @@ impl Family for Llama {
         };
         Ok(Box::new(LlamaModel { info, common, rope, experts }))
     }
+
+    fn tiny(&self, unit: u32) -> Vec<Recipe> {
+        let mixtral = Recipe::tiny("mixtral", "llama", unit)
+            .key(".expert_count", 8u32)
+            .key(".expert_used_count", 2u32)
+            .with(&["rope_freqs.weight", "output.weight"]);
+        let yarn = Recipe::tiny("llama_yarn", "llama", unit)
+            .context(4096, 1e3)
+            .key(".rope.scaling.type", "yarn")
+            .key(".rope.scaling.factor", 4.0f32)
+            .key(".rope.scaling.original_context_length", 64u32)
+            .key(".rope.scaling.attn_factor", 1.15f32);
+        vec![Recipe::tiny("llama", "llama", unit).with(&["output.weight"]), mixtral, yarn]
+    }
 }
 
 impl Model for LlamaModel {

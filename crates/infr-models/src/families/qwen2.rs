@@ -35,6 +35,21 @@ impl Family for Qwen2 {
         };
         Ok(Box::new(Qwen2Model { info, common, rope, experts }))
     }
+
+    fn tiny(&self, unit: u32) -> Vec<Recipe> {
+        let biased = |name, arch| {
+            Recipe::tiny(name, arch, unit).context(4096, 1e6).with(&[
+                "attn_q.bias",
+                "attn_k.bias",
+                "attn_v.bias",
+                "output.weight",
+            ])
+        };
+        let moe = biased("qwen2moe", "qwen2moe")
+            .experts(8, 2, unit)
+            .key(".expert_shared_feed_forward_length", unit);
+        vec![biased("qwen2", "qwen2"), moe]
+    }
 }
 
 impl Model for Qwen2Model {

@@ -32,6 +32,14 @@ impl Family for Qwen3 {
         };
         Ok(Box::new(Qwen3Model { info, common, rope, experts }))
     }
+
+    fn tiny(&self, unit: u32) -> Vec<Recipe> {
+        let plain = |name, arch| Recipe::tiny(name, arch, unit).context(4096, 1e6);
+        vec![
+            plain("qwen3", "qwen3"),
+            plain("qwen3moe", "qwen3moe").experts(8, 2, unit).with(&["output.weight"]),
+        ]
+    }
 }
 
 impl Model for Qwen3Model {
