@@ -98,10 +98,9 @@ fn read_key(cursor: &mut Cursor<'_>, n: u64) -> Result<String, GgufError> {
     if key.is_empty() {
         return Err(bad_key(cursor, key, offset, "is empty"));
     }
-    match std::str::from_utf8(key) {
-        Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(bad_key(cursor, key, offset, "is not UTF-8")),
-    }
+    // Copied first: a mapped file may change between a check and a copy.
+    String::from_utf8(key.to_vec())
+        .map_err(|e| bad_key(cursor, e.as_bytes(), offset, "is not UTF-8"))
 }
 
 fn read_value(cursor: &mut Cursor<'_>, key: &str) -> Result<Value, GgufError> {

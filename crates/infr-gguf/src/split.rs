@@ -45,7 +45,12 @@ fn take_number(text: &str) -> Option<(&str, u32)> {
 pub(crate) fn raw_cut_join(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let (base, pieces) = raw_cut(name)?;
-    Some(format!("cat {pieces} > {base}"))
+    // A command is for copying into a shell, so it only holds names that a shell takes as they are.
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-+".contains(&b);
+    Some(match name.bytes().all(plain) {
+        true => format!("cat {pieces} > {base}"),
+        false => "cat piece-1 piece-2 > whole.gguf".to_owned(),
+    })
 }
 
 /// Name of the whole and a pattern of the pieces.
@@ -74,10 +79,10 @@ fn raw_cut(name: &str) -> Option<(&str, String)> {
     {
         return Some((base, format!("{base}-split-*")));
     }
-    // `split` and archive programs append `.aa`, `.001`, `.part1`.
+    // `split` and archive programs append `.aa`, `.001`, `.part1`; `.gz` and `.xz` are other things.
     let (base, end) = name.rsplit_once('.')?;
     let number = end.strip_prefix("part").unwrap_or(end).trim_start_matches(['-', '_']);
-    let letters = number.len() == 2 && number.bytes().all(|b| b.is_ascii_lowercase());
+    let letters = matches!(number.as_bytes(), [b'a', b'a'..=b'z']);
     (base.ends_with(".gguf") && (digits(number) || letters)).then(|| {
         let kept = end.len() - number.len();
         (base, format!("{base}.{}*", &end[..kept]))
@@ -133,7 +138,17 @@ mod tests {
         assert_eq!(join("m.gguf.aa"), some("cat m.gguf.* > m.gguf"));
         assert_eq!(join("m.gguf.part-ab"), some("cat m.gguf.part-* > m.gguf"));
         assert_eq!(join("m.gguf.001"), some("cat m.gguf.* > m.gguf"));
-        for name in ["m.gguf", "m-00001-of-00002.gguf", "m.v0.3", "m.gguf.part", "m.gguf.bak", ""] {
+        let odd = join("a;b c.gguf.001").unwrap();
+        assert!(!odd.contains("001"), "{odd}");
+        for name in [
+            "m.gguf",
+            "m-00001-of-00002.gguf",
+            "m.v0.3",
+            "m.gguf.part",
+            "m.gguf.bak",
+            "m.gguf.gz",
+            "",
+        ] {
             assert_eq!(join(name), None, "{name}");
         }
     }

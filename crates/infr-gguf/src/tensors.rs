@@ -230,7 +230,8 @@ fn read_name(cursor: &mut Cursor<'_>, n: u64) -> Result<String, GgufError> {
     if name.is_empty() {
         return Err(bad("the name is empty"));
     }
-    let text = std::str::from_utf8(name).map_err(|_| bad("the name is not UTF-8"))?;
+    // Copied first: a mapped file may change between a check and a copy.
+    let text = String::from_utf8(name.to_vec()).map_err(|_| bad("the name is not UTF-8"))?;
     if name.len() > USUAL_NAME_BYTES {
         tracing::warn!(
             "{}: tensor name {} has {} bytes; other programs accept {USUAL_NAME_BYTES}",
@@ -239,7 +240,7 @@ fn read_name(cursor: &mut Cursor<'_>, n: u64) -> Result<String, GgufError> {
             name.len()
         );
     }
-    Ok(text.to_owned())
+    Ok(text)
 }
 
 /// What is known about an id that no tensor can have.

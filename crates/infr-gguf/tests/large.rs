@@ -8,12 +8,15 @@ use std::path::PathBuf;
 use infr_gguf::{Gguf, Writer};
 use infr_tensor::DType;
 
+/// Zeros that are written in pieces of this length become holes.
+const HOLE: usize = 1 << 20;
+
 /// An output that leaves holes where zeros are written.
 struct Sparse(File);
 
 impl Write for Sparse {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if bytes.len() > 4096 && bytes.iter().all(|&b| b == 0) {
+        if bytes.len() == HOLE {
             self.0.seek(SeekFrom::Current(bytes.len() as i64))?;
             return Ok(bytes.len());
         }
@@ -34,7 +37,7 @@ fn tensors_beyond_four_gigabytes() {
     writer.tensor("more", &[1 << 18], f32).unwrap();
     writer.tensor("last", &[2], f32).unwrap();
     let mut data = writer.begin(Sparse(File::create(&path).unwrap())).unwrap();
-    let zeros = vec![0; 1 << 20];
+    let zeros = vec![0; HOLE];
     while data.next_tensor().unwrap().name != "last" {
         data.write_chunk(&zeros).unwrap();
     }
