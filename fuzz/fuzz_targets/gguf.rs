@@ -37,7 +37,10 @@ fn check(gguf: &Gguf) {
         let _ = (m.u32(key), m.i32(key), m.u64(key), m.f32(key), m.bool(key), m.str(key));
         let _ = (m.strings(key), m.f32s(key), m.i32s(key), m.u32s(key), m.bools(key));
         assert!(value.to_string().len() < 2000);
-        writer.set(key, value.clone());
+        // The copy is one file, whatever the original was.
+        if !key.starts_with("split.") {
+            writer.set(key, value.clone());
+        }
     }
     let written = write(writer);
     let again = Gguf::from_bytes("again.gguf", written.clone()).expect("written files open");
