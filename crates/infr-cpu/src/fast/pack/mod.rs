@@ -1,0 +1,292 @@
+//! Weights as the matrix kernels read them: groups of 16 rows, interleaved so that a vector lane is a row.
+//!
+//! Within a group, each block of a format becomes its header fields (each field 16 times, row after row) and then
+//! its codes by sub-blocks of 32: first the plane of low bits, then the plane of high bits. A 64-byte vector of
+//! codes holds four consecutive elements of each row. The packed form has the size of the file's form (rows
+//! rounded up to 16), is read front to back, and needs no sums across lanes.
+
+mod codes;
+mod spec;
+
+use infr_tensor::DType;
+use infr_tensor::quant::{Codec, codec};
+
+use super::acts::{ActsKind, BLOCK};
+use super::pool::Shared;
+use super::simd::LANES;
+use crate::threads::ThreadPool;
+pub(crate) use spec::{Field, PackSpec, spec};
+
+/// Why a weight cannot be used by the matrix kernels.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PackError {
+    /// The type is no weight type.
+    #[error("{0} is no weight type")]
+    NotAWeight(DType),
+    /// Rows are not whole blocks.
+    #[error("rows of {inner} elements are no whole blocks of {dtype} ({block_len})")]
+    Ragged {
+        /// Weight type.
+        dtype: DType,
+        /// Row length.
+        inner: usize,
+        /// Elements of one block.
+        block_len: usize,
+    },
+    /// The bytes do not match the shape.
+    #[error("{dtype} [{outer}, {inner}] takes {wanted} bytes, found {found}")]
+    Size {
+        /// Weight type.
+        dtype: DType,
+        /// Number of rows.
+        outer: usize,
+        /// Row length.
+        inner: usize,
+        /// Bytes that the shape takes.
+        wanted: usize,
+        /// Bytes given.
+        found: usize,
+    },
+}
+
+/// A weight matrix as it stands in a file: `outer` rows of `inner` elements.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightView<'a> {
+    /// Element or block type.
+    pub dtype: DType,
+    /// The rows, one after the other.
+    pub bytes: &'a [u8],
+    /// Number of rows: outputs.
+    pub outer: usize,
+    /// Elements of a row: inputs.
+    pub inner: usize,
+}
+
+/// How a group is stored and which kernel reads it.
+#[derive(Clone, Copy)]
+pub(crate) enum Layout {
+    /// Interleaved blocks of integer codes.
+    Blocks(&'static PackSpec),
+    /// Interleaved elements of a float type.
+    Floats(DType),
+    /// Rows as in the file, decoded to `f32` when used.
+    Decoded(&'static dyn Codec),
+}
+
+impl WeightView<'_> {
+    /// The bytes of one row.
+    fn row_bytes(&self) -> usize {
+        self.inner / self.dtype.block_len() * self.dtype.block_bytes()
+    }
+
+    pub(crate) fn layout(&self) -> Result<Layout, PackError> {
+        let block_len = self.dtype.block_len();
+        if !self.inner.is_multiple_of(block_len) {
+            let (dtype, inner) = (self.dtype, self.inner);
+            return Err(PackError::Ragged { dtype, inner, block_len });
+        }
+        let wanted = self.row_bytes() * self.outer;
+        if wanted != self.bytes.len() {
+            let found = self.bytes.len();
+            let &WeightView { dtype, outer, inner, .. } = self;
+            return Err(PackError::Size { dtype, outer, inner, wanted, found });
+        }
+        if let Some(spec) = spec(self.dtype) {
+            return Ok(Layout::Blocks(spec));
+        }
+        match self.dtype {
+            DType::F32 | DType::F16 | DType::BF16 => Ok(Layout::Floats(self.dtype)),
+            other => codec(other).map(Layout::Decoded).ok_or(PackError::NotAWeight(other)),
+        }
+    }
+
+    /// Writes the packed form of 16 rows from `first_row` (fewer at the end: the rest is zero).
+    pub(crate) fn pack_group(&self, layout: Layout, first_row: usize, out: &mut [u8]) {
+        let row_bytes = self.row_bytes();
+        let n_rows = (self.outer - first_row).min(LANES);
+        let rows = &self.bytes[first_row * row_bytes..][..n_rows * row_bytes];
+        match layout {
+            Layout::Blocks(spec) => spec.pack(rows, n_rows, row_bytes, out),
+            Layout::Floats(dtype) => {
+                let width = dtype.block_bytes();
+                out.fill(0);
+                for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
+                    for (k, element) in row.chunks_exact(width).enumerate() {
+                        out[(k * LANES + r) * width..][..width].copy_from_slice(element);
+                    }
+                }
+            }
+            Layout::Decoded(_) => out[..rows.len()].copy_from_slice(rows),
+        }
+    }
+}
+
+/// Bytes aligned to a cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// A weight matrix in kernel layout, made once when a model is opened.
+pub struct PackedWeight {
+    pub(crate) dtype: DType,
+    pub(crate) outer: usize,
+    pub(crate) inner: usize,
+    pub(crate) layout: Layout,
+    pub(crate) group_bytes: usize,
+    lines: Vec<Line>,
+}
+
+impl PackedWeight {
+    /// Packs `weight`, group by group on the threads of `pool`.
+    ///
+    /// # Errors
+    /// When the type is no weight type or the sizes disagree.
+    pub fn pack(pool: &ThreadPool, weight: WeightView<'_>) -> Result<PackedWeight, PackError> {
+        let layout = weight.layout()?;
+        let group_bytes = group_bytes(&weight);
+        let n_groups = weight.outer.div_ceil(LANES);
+        // Room behind the last group lets kernels load whole vectors of a header field.
+        let n_lines = (n_groups * group_bytes).div_ceil(64) + 1;
+        let mut lines = vec![Line([0; 64]); n_lines];
+        let out = Shared::new(&mut lines);
+        pool.run(n_groups, &|g| {
+            // SAFETY: group `g` owns its `group_bytes` bytes, which lie inside `lines`; `Line` is plain
+            // bytes without padding.
+            let group = unsafe {
+                std::slice::from_raw_parts_mut(
+                    out.ptr().cast::<u8>().add(g * group_bytes),
+                    group_bytes,
+                )
+            };
+            weight.pack_group(layout, g * LANES, group);
+        });
+        let WeightView { dtype, outer, inner, .. } = weight;
+        Ok(PackedWeight { dtype, outer, inner, layout, group_bytes, lines })
+    }
+
+    /// Type of the weight in its file.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Number of rows: outputs.
+    pub fn outer(&self) -> usize {
+        self.outer
+    }
+
+    /// Elements of a row: inputs.
+    pub fn inner(&self) -> usize {
+        self.inner
+    }
+
+    /// Bytes that the packed form takes.
+    pub fn packed_bytes(&self) -> usize {
+        self.lines.len() * 64
+    }
+
+    /// The form of activations that the weight's kernel takes.
+    pub fn acts_kind(&self) -> ActsKind {
+        acts_kind(self.layout)
+    }
+
+    /// Start of group `g`; valid for `group_bytes` bytes and a line behind.
+    pub(crate) fn group(&self, g: usize) -> *const u8 {
+        assert!(g * LANES < self.outer, "group {g} of {} rows", self.outer);
+        // SAFETY: the group lies inside `lines`.
+        unsafe { self.lines.as_ptr().cast::<u8>().add(g * self.group_bytes) }
+    }
+}
+
+impl std::fmt::Debug for PackedWeight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PackedWeight({} [{}, {}])", self.dtype, self.outer, self.inner)
+    }
+}
+
+/// Bytes of one packed group of `weight`.
+pub(crate) fn group_bytes(weight: &WeightView<'_>) -> usize {
+    match spec(weight.dtype) {
+        Some(spec) => weight.inner / spec.dtype.block_len() * spec.block_bytes(),
+        None => weight.row_bytes() * LANES,
+    }
+}
+
+/// The form of activations that the kernel of `layout` takes.
+pub(crate) fn acts_kind(layout: Layout) -> ActsKind {
+    match layout {
+        Layout::Blocks(_) => ActsKind::Q8,
+        Layout::Floats(_) | Layout::Decoded(_) => ActsKind::F32,
+    }
+}
+
+impl PackSpec {
+    /// Bytes of the header of one packed block.
+    pub(crate) fn header_bytes(&self) -> usize {
+        LANES * self.fields.iter().map(|f| f.width * f.count).sum::<usize>()
+    }
+
+    /// Bytes of one packed block.
+    pub(crate) fn block_bytes(&self) -> usize {
+        let subs = self.dtype.block_len() / BLOCK;
+        self.header_bytes() + subs * LANES * BLOCK * (self.low_bits + self.high_bits) as usize / 8
+    }
+
+    fn pack(&self, rows: &[u8], n_rows: usize, row_bytes: usize, out: &mut [u8]) {
+        let source_bytes = self.dtype.block_bytes();
+        let subs = self.dtype.block_len() / BLOCK;
+        let sub_bytes = LANES * BLOCK * (self.low_bits + self.high_bits) as usize / 8;
+        let packed = out.chunks_exact_mut(self.block_bytes());
+        for (b, packed) in packed.enumerate() {
+            let block = |r: usize| &rows[r * row_bytes + b * source_bytes..][..source_bytes];
+            let (header, planes) = packed.split_at_mut(self.header_bytes());
+            header.fill(0);
+            let mut at = 0;
+            for &Field { offset, width, count } in self.fields {
+                for i in 0..count {
+                    for r in 0..n_rows {
+                        let value = &block(r)[offset + i * width..][..width];
+                        header[at + r * width..][..width].copy_from_slice(value);
+                    }
+                    at += LANES * width;
+                }
+            }
+            let mut codes = [[0u8; BLOCK]; LANES];
+            for (sub, planes) in planes.chunks_exact_mut(sub_bytes).enumerate().take(subs) {
+                for (r, codes) in codes.iter_mut().enumerate().take(n_rows) {
+                    (self.codes)(block(r), sub, codes);
+                }
+                self.pack_planes(&codes, planes);
+            }
+        }
+    }
+
+    /// Splits the codes of 16 rows into their bit planes.
+    fn pack_planes(&self, codes: &[[u8; BLOCK]; LANES], out: &mut [u8]) {
+        let (low, high) = out.split_at_mut(LANES * BLOCK * self.low_bits as usize / 8);
+        pack_plane(codes, (0, self.low_bits), low);
+        pack_plane(codes, (self.low_bits, self.high_bits), high);
+    }
+}
+
+/// Packs bits `from..from + width` of the codes; a byte holds the same place of `8 / width` vectors.
+fn pack_plane(codes: &[[u8; BLOCK]; LANES], (from, width): (u32, u32), out: &mut [u8]) {
+    if width == 0 {
+        return;
+    }
+    let mask = (0xFFu32 >> (8 - width)) * 0x0101_0101;
+    let per_byte = 8 / width as usize;
+    let n_planes = BLOCK / 4 / per_byte;
+    for plane in 0..n_planes {
+        for (r, codes) in codes.iter().enumerate() {
+            let mut word = 0u32;
+            for i in 0..per_byte {
+                // Nibbles keep each half of a block together; narrower codes are four or eight neighbours.
+                let vector = if width == 4 { plane + 4 * i } else { plane * per_byte + i };
+                let four = &codes[vector * 4..][..4];
+                let four = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
+                word |= ((four >> from) & mask) << (width as usize * i);
+            }
+            out[(plane * LANES + r) * 4..][..4].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+}
