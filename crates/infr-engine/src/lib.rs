@@ -11,9 +11,10 @@
 //! - With [`Reserve::Full`] a sequence that started never lacks a page.
 //!
 //! Reading order: [`request`], [`event`], [`engine`], then `step`, `scheduler`, `sequence`, `driver`,
-//! `batcher`, `pages`, `prefix`, `slots`, and [`placement`]. [`null`] is an executor without a model.
+//! `batcher`, `cache`, `pages`, `prefix`, `slots`, and [`placement`]. [`null`] is an executor without a model.
 
 mod batcher;
+mod cache;
 mod driver;
 pub mod engine;
 mod error;
@@ -31,9 +32,9 @@ mod slots;
 pub mod stats;
 mod step;
 
-pub use engine::{Engine, EngineOptions, EngineSource, Reserve};
+pub use engine::{Engine, EngineOptions, EngineSource, Reserve, Shutdown};
 pub use error::EngineError;
 pub use event::{Event, EventStream, Finish, ReuseStop, Timings, TokenOut, Usage};
-pub use placement::{Plan, PlanError};
+pub use placement::{Limits, Plan, PlanError};
 pub use request::{Request, TokenConstraint, Wanted};
 pub use stats::{Health, Stats};

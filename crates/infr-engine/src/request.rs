@@ -17,6 +17,8 @@ pub enum Wanted {
     Hidden,
     /// The hidden row of the last prompt position.
     LastHidden,
+    /// The logits of the last prompt position (classes of a ranking model, next-token scores).
+    LastLogits,
 }
 
 /// Tokens in, and how the answer is made.
