@@ -10,6 +10,7 @@ use infr_graph::{Phase, Program, WeightDecl, WeightFrom, verify};
 
 use crate::device;
 use crate::executor::CpuExecutor;
+use crate::fast::SimdLevel;
 use crate::threads::ThreadPool;
 
 /// How the processor is used.
@@ -21,11 +22,13 @@ pub struct CpuOptions {
     pub threads: usize,
     /// A row's arithmetic depends on its own sequence alone, not on its neighbours in the batch.
     pub strict: bool,
+    /// Instruction set of the SIMD kernels; `None` takes the best that the processor has.
+    pub level: Option<SimdLevel>,
 }
 
 impl Default for CpuOptions {
     fn default() -> CpuOptions {
-        CpuOptions { simd: true, threads: 0, strict: false }
+        CpuOptions { simd: true, threads: 0, strict: false, level: None }
     }
 }
 
@@ -41,6 +44,8 @@ impl CpuOptions {
 pub struct CpuBackend {
     devices: Vec<DeviceInfo>,
     pool: Arc<ThreadPool>,
+    /// Instruction set, `None` for the reference.
+    level: Option<SimdLevel>,
 }
 
 impl CpuBackend {
@@ -50,8 +55,11 @@ impl CpuBackend {
             0 => ThreadPool::with_all_processors(),
             n => ThreadPool::new(n),
         };
-        let driver = format!("{} threads, reference", pool.n_threads());
-        CpuBackend { devices: vec![device::describe(driver)], pool: Arc::new(pool) }
+        let level = options.level.map_or_else(SimdLevel::detect, SimdLevel::or_scalar);
+        let level = options.simd.then_some(level);
+        let set = level.map_or_else(|| "reference".to_owned(), |level| format!("{level:?}"));
+        let driver = format!("{set}, {} threads", pool.n_threads());
+        CpuBackend { devices: vec![device::describe(driver)], pool: Arc::new(pool), level }
     }
 
     fn open_here(
@@ -61,7 +69,7 @@ impl CpuBackend {
         placement: &Placement,
     ) -> Result<CpuExecutor, BackendError> {
         verify::verify_program(program).map_err(|e| BackendError::Unsupported(e.to_string()))?;
-        CpuExecutor::open(program, weights, placement, Arc::clone(&self.pool))
+        CpuExecutor::open(program, weights, placement, (Arc::clone(&self.pool), self.level))
     }
 }
 

@@ -11,6 +11,8 @@ use infr_graph::{Phase, Program};
 
 use crate::arena::{Arena, Rows, Values};
 use crate::check::Limits;
+use crate::fast::SimdLevel;
+use crate::kernels::Kernels;
 use crate::ops::{self, Context, Step};
 use crate::outputs;
 use crate::plan::Plan;
@@ -26,6 +28,8 @@ const MAX_OPEN: usize = 2;
 pub struct CpuExecutor {
     plans: Vec<Plan>,
     weights: Vec<Weight>,
+    /// SIMD kernels; without them the reference computes everything.
+    kernels: Option<Kernels>,
     states: States,
     arena: Arena,
     pool: Arc<ThreadPool>,
@@ -73,18 +77,20 @@ impl CpuExecutor {
         program: &Program,
         source: &dyn WeightSource,
         placement: &Placement,
-        pool: Arc<ThreadPool>,
+        (pool, level): (Arc<ThreadPool>, Option<SimdLevel>),
     ) -> Result<CpuExecutor, BackendError> {
         let plan = |(phase, graph): &(Phase, _)| Plan::new(*phase, graph, program);
         let plans: Vec<Plan> = program.graphs.iter().map(plan).collect();
         let uses = weights::uses(&plans, program.weights.len());
-        let weights = weights::load_all(program, source, &uses)?;
+        let mut weights = weights::load_all(program, source, &uses)?;
+        let kernels = level.map(|level| Kernels::new(level, &pool, &mut weights, &uses));
         let states = States::new(program, placement)?;
         let mut arena = Arena::default();
         plans.iter().for_each(|p| arena.fit(p));
         Ok(CpuExecutor {
             plans,
             weights,
+            kernels,
             states,
             arena,
             pool,
@@ -111,11 +117,21 @@ impl CpuExecutor {
             out_rows: &self.rows.out_rows,
         };
         let rows = Rows { batch: batch.rows.len(), out: step.out_rows.len() };
+        if let Some(kernels) = &mut self.kernels {
+            kernels.begin_step();
+        }
         for node in &plan.nodes {
             let mut taken = self.arena.take(plan, rows, &node.outputs);
             let values = Values { plan, arena: &self.arena, rows };
             let cx = Context { step, weights: &self.weights, values, pool: &self.pool };
-            ops::run(&cx, node, &mut self.states, &mut taken);
+            let states = &mut self.states;
+            let done = match &mut self.kernels {
+                Some(kernels) => kernels.run(&cx, node, states, &mut taken),
+                None => false,
+            };
+            if !done {
+                ops::run(&cx, node, states, &mut taken);
+            }
             self.arena.put(taken);
         }
         let values = Values { plan, arena: &self.arena, rows };
@@ -176,7 +192,8 @@ impl Executor for CpuExecutor {
 
     fn memory(&self) -> MemoryReport {
         let (pages, slots) = self.states.size();
-        let weights = self.weights.iter().map(Weight::size).sum();
+        let packed = self.kernels.as_ref().map_or(0, Kernels::size);
+        let weights = packed + self.weights.iter().map(Weight::size).sum::<u64>();
         MemoryReport { weights, pages, slots, scratch: self.arena.size() }
     }
 }

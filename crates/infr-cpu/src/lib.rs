@@ -8,7 +8,8 @@
 //! - A result does not depend on the number of threads.
 //!
 //! Reading order: [`backend`], [`executor`], `plan` (a graph made ready), `ops` (the reference), `state`
-//! (pages and slots), `check`, `outputs`; then [`fast`] with [`threads`].
+//! (pages and slots), `check`, `outputs`; then `kernels` (what replaces the reference's ops), [`fast`] and
+//! [`threads`].
 
 pub mod backend;
 pub mod executor;
@@ -18,6 +19,7 @@ pub mod threads;
 mod arena;
 mod check;
 mod device;
+mod kernels;
 mod ops;
 mod outputs;
 mod par;
@@ -27,3 +29,4 @@ mod weights;
 
 pub use backend::{CpuBackend, CpuOptions};
 pub use executor::CpuExecutor;
+pub use fast::SimdLevel;

@@ -4,6 +4,7 @@ use infr_backend::{BackendError, WeightBytes, WeightSource};
 use infr_graph::{Op, Program, WeightDecl, WeightFrom};
 use infr_tensor::{DType, Dim, quant};
 
+use crate::fast::WeightView;
 use crate::plan::Plan;
 
 /// One weight: its blocks as in the file, or its values when ops read it as a plain vector.
@@ -33,6 +34,16 @@ impl Weight {
         let len = self.bytes.len() / self.n_rows();
         let known = quant::decode_row(self.dtype, &self.bytes[row * len..][..len], out);
         assert!(known, "{} was checked when the program was opened", self.dtype);
+    }
+
+    /// The blocks as kernels take them.
+    pub(crate) fn view(&self) -> WeightView<'_> {
+        WeightView {
+            dtype: self.dtype,
+            bytes: &self.bytes,
+            outer: self.n_rows(),
+            inner: self.row_len(),
+        }
     }
 
     /// The blocks as in the file.
