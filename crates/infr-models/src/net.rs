@@ -266,6 +266,30 @@ impl<'a> Net<'a> {
         Ok(Some(id))
     }
 
+    /// A table `name.weight` of `rows` rows of `width` elements, in the file's type.
+    pub(crate) fn table(
+        &mut self,
+        name: &str,
+        width: u32,
+        rows: u32,
+    ) -> Result<WeightId, ModelError> {
+        let dims = [width, rows];
+        self.weights(name, &dims, WeightRole::Dense, Need::Required)?
+            .ok_or_else(|| self.absent(name, &dims))
+    }
+
+    /// A depthwise filter, `[taps, channels]` in the file, as `F32`.
+    pub(crate) fn filter(
+        &mut self,
+        name: &str,
+        taps: u32,
+        channels: u32,
+    ) -> Result<WeightId, ModelError> {
+        let dims = [taps, channels];
+        self.floats(name, &dims, &[channels, taps], Need::Required)?
+            .ok_or_else(|| self.absent(name, &dims))
+    }
+
     fn i2s_scale(&self, name: &str) -> Option<WeightId> {
         self.declared.get(&format!("{}.weight#scale", self.full_name(name))).copied()
     }

@@ -13,9 +13,23 @@ use crate::weights::GgufWeights;
 /// All families.
 pub static FAMILIES: &[&dyn Family] = &[
     &families::llama::Llama,
+    &families::llama4::Llama4,
     &families::qwen2::Qwen2,
     &families::qwen3::Qwen3,
+    &families::qwen35::Qwen35,
+    &families::gemma2::Gemma2,
     &families::gemma3::Gemma3,
+    &families::gemma4::Gemma4,
+    &families::gpt_oss::GptOss,
+    &families::bitnet::Bitnet,
+    &families::mistral3::Mistral3,
+    &families::phi3::Phi3,
+    &families::deepseek2::Deepseek2,
+    &families::glm4moe::Glm4Moe,
+    &families::granite::Granite,
+    &families::lfm2::Lfm2,
+    &families::olmo2::Olmo2,
+    &families::smollm3::Smollm3,
 ];
 
 /// A file with the model that its metadata describes.

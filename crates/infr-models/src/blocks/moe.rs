@@ -62,6 +62,41 @@ impl Experts {
     }
 }
 
+/// The gating of `expert_gating_func`, `default` when the file leaves it open.
+pub(crate) fn gating(h: &Hparams<'_>, default: Option<Gating>) -> Result<Gating, ModelError> {
+    const KEY: &str = "expert_gating_func";
+    match h.u32(KEY, 0..=4)?.unwrap_or(0) {
+        0 => default.ok_or_else(|| h.missing(KEY)),
+        1 => Ok(Gating::Softmax),
+        2 => Ok(Gating::Sigmoid),
+        3 => Ok(Gating::SoftmaxSelected),
+        _ => Ok(Gating::SqrtSoftplus),
+    }
+}
+
+impl Experts {
+    /// Reads the keys for groups of experts and for the weights' norm and scale.
+    pub(crate) fn with_keys(self, h: &Hparams<'_>) -> Result<Experts, ModelError> {
+        let groups = h.u32("expert_group_count", 0..=self.count)?.unwrap_or(0).max(1);
+        let groups_used = h.u32("expert_group_used_count", 0..=groups)?.unwrap_or(0).max(1);
+        let size = self.count / groups;
+        if !self.count.is_multiple_of(groups) || (groups > 1 && size * groups_used < self.used) {
+            let allowed = format!(
+                "groups must divide {} experts, and {groups_used} of them hold the {} chosen",
+                self.count, self.used
+            );
+            return Err(h.wrong("expert_group_count", groups, allowed));
+        }
+        Ok(Experts {
+            groups,
+            groups_used,
+            scale: h.factor("expert_weights_scale")?.unwrap_or(1.0),
+            normalise: h.bool("expert_weights_norm")?.unwrap_or(false),
+            ..self
+        })
+    }
+}
+
 /// The shared expert's width: its own key, or what stands in.
 pub(crate) fn shared_width(h: &Hparams<'_>, default: u32) -> Result<u32, ModelError> {
     let width = h.u32("expert_shared_feed_forward_length", WIDTH)?.unwrap_or(default);
@@ -164,4 +199,19 @@ pub(crate) fn shared_gated(
     let gate = net.linear(x, "ffn_gate_inp_shexp", 1)?;
     let gate = net.b.unary(Unary::Sigmoid, gate);
     Ok(net.b.mul(y, gate))
+}
+
+/// Experts and, when its width is not 0, a shared expert beside them.
+pub(crate) fn with_shared(
+    net: &mut Net<'_>,
+    x: ValueId,
+    experts: &Experts,
+    shared_width: u32,
+) -> Result<ValueId, ModelError> {
+    let y = moe(net, x, experts)?;
+    if shared_width == 0 {
+        return Ok(y);
+    }
+    let s = shared(net, x, shared_width, GateAct::Silu)?;
+    Ok(net.b.add(y, s))
 }
