@@ -59,15 +59,20 @@ impl SampleParams {
     }
 }
 
-/// A uniform number in `[0, 1)` that depends on seed and position alone.
-pub fn uniform(seed: u64, position: u32) -> f32 {
+/// A well-mixed number that depends on seed and position alone.
+pub fn hash(seed: u64, position: u32) -> u64 {
     let mut z = seed ^ (u64::from(position) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for _ in 0..2 {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^= z >> 31;
     }
-    (z >> 40) as f32 / (1u64 << 24) as f32
+    z
+}
+
+/// A uniform number in `[0, 1)` that depends on seed and position alone.
+pub fn uniform(seed: u64, position: u32) -> f32 {
+    (hash(seed, position) >> 40) as f32 / (1u64 << 24) as f32
 }
 
 /// Sets the logits of tokens outside the mask to minus infinity.

@@ -16,11 +16,11 @@ pub struct Settings {
     /// CPU threads; `None` takes all cores.
     pub threads: Option<usize>,
     /// Element type of cached keys and values.
-    pub kv_type: String,
+    pub kv_type: Option<String>,
     /// Sampling settings that a layer named; the rest comes from the model.
     pub sampling: Sampling,
     /// SIMD kernels on the CPU.
-    pub cpu_simd: bool,
+    pub cpu_simd: Option<bool>,
     /// Every row's arithmetic independent of its batch.
     pub strict: bool,
     /// Where models come from.
@@ -123,12 +123,12 @@ keys! {
     "sampling.think" ["INFR_THINK"] Kind::Switch, "none",
         "let a thinking model think; unset: as its template does",
         |s, v| s.sampling.think = v.switch();
-    "kv.type" ["INFR_KV_TYPE"] Kind::Word(KV_TYPES), "f16",
-        "element type of cached keys and values",
-        |s, v| s.kv_type = v.text().unwrap_or_else(|| "f16".into());
-    "kernels.cpu.simd" ["INFR_CPU_SIMD"] Kind::Switch, "true",
-        "SIMD kernels on the CPU; false runs the reference kernels",
-        |s, v| s.cpu_simd = v.switch().unwrap_or(true);
+    "kv.type" ["INFR_KV_TYPE"] Kind::Word(KV_TYPES), "none",
+        "element type of cached keys and values: f16 or f32; unset: f16 (debug logits: f32)",
+        |s, v| s.kv_type = v.text();
+    "kernels.cpu.simd" ["INFR_CPU_SIMD"] Kind::Switch, "none",
+        "SIMD kernels on the CPU, or the reference; unset: SIMD (debug logits: reference)",
+        |s, v| s.cpu_simd = v.switch();
     "hub.cache" ["HF_HUB_CACHE"] Kind::Text, "none",
         "folder of the Hugging Face Hub cache; unset: $HF_HOME/hub or ~/.cache/huggingface/hub",
         |s, v| s.hub.cache = v.text().map(PathBuf::from);
