@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use infr_backend::PageTable;
-use infr_graph::{CacheGroup, Reach};
+use infr_graph::CacheGroup;
 
 use crate::event::ReuseStop;
 use crate::pages::{Pool, first_visible};
@@ -133,10 +133,10 @@ impl Cache {
         for (group, pool) in self.pools.iter_mut().enumerate() {
             let seen = first_visible(pool.reach(), hit.cached) / self.page_len;
             let mut table = vec![PageTable::NONE; full];
-            for index in seen as usize..full {
-                let page = self.tree.page(found.path[index + 1], group);
-                table[index] = page.expect("a hit has the pages that are seen");
-                pool.retain(table[index]);
+            let seen_pages = table.iter_mut().zip(&found.path[1..]).skip(seen as usize);
+            for (entry, &node) in seen_pages {
+                *entry = self.tree.page(node, group).expect("a hit has the pages that are seen");
+                pool.retain(*entry);
             }
             pages.tables.push(Arc::new(PageTable(table)));
         }

@@ -252,9 +252,10 @@ impl Engine {
         self.shared.stats().clone()
     }
 
-    /// Takes no more requests and waits for the thread to end.
-    pub fn shutdown(mut self, how: Shutdown) {
+    /// Takes no more requests and waits for the thread to end; gives the last counters.
+    pub fn shutdown(mut self, how: Shutdown) -> Stats {
         self.end(how);
+        self.stats()
     }
 
     fn end(&mut self, how: Shutdown) {

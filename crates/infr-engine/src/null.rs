@@ -23,8 +23,6 @@ use infr_backend::{
 };
 use infr_graph::{Phase, Program, Reach, StateKind, WeightDecl};
 
-use crate::pages::first_visible;
-
 /// What a row sees.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
@@ -320,7 +318,7 @@ impl NullExecutor {
                 return Err(invalid(format!("row at {} is incomplete", row.position)));
             }
             for (range, &reach) in visible.iter().zip(&self.reaches) {
-                let lo = first_visible(reach, row.position);
+                let lo = lowest(reach, row.position);
                 let hi = row.position + 1;
                 let causal = range.lo == lo && range.hi == hi;
                 if self.causal && !causal || range.lo > lo || range.hi < hi {
@@ -441,6 +439,17 @@ impl Executor for NullExecutor {
 
 fn invalid(what: String) -> BackendError {
     BackendError::InvalidBatch(what)
+}
+
+/// The lowest row that a row at `position` sees; on purpose not the engine's own function.
+fn lowest(reach: Reach, position: u32) -> u32 {
+    match reach {
+        Reach::Full => 0,
+        Reach::Window(n) if position < n => 0,
+        Reach::Window(n) => position - n + 1,
+        Reach::Chunk(n) => position / n * n,
+        Reach::Symmetric(n) => position - position.min(n / 2),
+    }
 }
 
 /// One round of SplitMix64's finaliser over a running hash.

@@ -346,25 +346,29 @@ impl Scheduler {
         self.waiting.push_front(job);
     }
 
-    /// The device and all it held are gone. Everything that ran goes back to the queue; `keep` says
-    /// whether a job may go on.
+    /// The device and all it held are gone. What ran goes back to the queue unless `keep` says no;
+    /// gives what does not.
     pub(crate) fn reset(
         &mut self,
         cache: Cache,
         slots: u32,
         mut keep: impl FnMut(&mut Job) -> bool,
-    ) {
+    ) -> Vec<Job> {
         self.cache = cache;
         self.slots = Slots::new(slots);
         self.reserved.fill(0);
         self.starved = false;
+        let mut ended = Vec::new();
         for running in std::mem::take(&mut self.running).into_iter().rev() {
             let mut job = running.seq.job;
             if !job.told.ended && keep(&mut job) {
                 job.told.ahead = None;
                 self.waiting.push_front(job);
+            } else {
+                ended.push(job);
             }
         }
+        ended
     }
 
     /// Checks a new request and queues it.

@@ -421,20 +421,22 @@ impl<'a> Stepper<'a> {
         self.flights.clear();
         self.executor = None;
         self.stats.device_losses += 1;
+        // Told before the requests end: whoever sees one fail finds the reason.
+        self.stats.health = Health::Down(error.to_string());
+        self.publish();
         let can_reopen = self.setup.source.is_some();
-        let mut failed = 0;
         let cache = self.setup.cache();
-        self.scheduler.reset(cache, self.setup.plan.placement.slots, |job| {
+        let ended = self.scheduler.reset(cache, self.setup.plan.placement.slots, |job| {
             job.losses += 1;
             let again = can_reopen && job.losses <= MOST_LOSSES;
             if !again {
-                failed += 1;
                 job.end(Event::Failed(error.clone()));
             }
             again
         });
-        self.stats.failed += failed;
-        self.stats.health = Health::Down(error.to_string());
+        for job in ended {
+            self.count(&job);
+        }
     }
 
     /// Opens the device again; what waits fails when that is not possible.
@@ -454,6 +456,7 @@ impl<'a> Stepper<'a> {
             Err(error) => {
                 let error = EngineError::from(error);
                 self.stats.health = Health::Down(error.to_string());
+                self.publish();
                 self.scheduler.end_all(|job| job.end(Event::Failed(error.clone())));
             }
         }
