@@ -5,14 +5,20 @@
 //! Reading order: [`simd`], [`acts`], [`pack`], [`linear`].
 
 pub mod acts;
+pub mod attention;
 pub mod linear;
+pub(crate) mod math;
 pub mod pack;
 pub(crate) mod pool;
+pub mod rows;
 pub mod simd;
 #[cfg(test)]
 mod testing;
 
 pub use acts::{Acts, ActsKind, RowChoice};
+pub use attention::{
+    AttentionRows, AttentionSeq, AttentionShape, Interval, KvCache, KvData, attention,
+};
 pub use linear::{Output, acts_kind_of, linear, linear_unpacked};
 pub use pack::{PackError, PackedWeight, WeightView};
 pub use simd::SimdLevel;

@@ -160,9 +160,7 @@ impl Slot {
             }
             std::hint::spin_loop();
             spins += 1;
-            if spins.is_multiple_of(64)
-                && since.get_or_insert_with(Instant::now).elapsed() > SPIN
-            {
+            if spins.is_multiple_of(64) && since.get_or_insert_with(Instant::now).elapsed() > SPIN {
                 self.sleep_until_job(done);
                 since = None;
             }

@@ -102,51 +102,51 @@ format!(Q2K: 8 subs, 20 bytes, 2 + 0 bits, SPLIT: bool = true, MINS: bool = true
     }
 });
 format!(Q3K: 8 subs, 14 bytes, 2 + 1 bits, SPLIT: bool = true, OFFSET: Option<u32> = Some(2);
-    |S, p, sub| {
-        let d = halves::<S>(p, 0);
-        let low = S::mul(d, q3_k_scale::<S>(p, 2 * sub));
-        let high = S::mul(d, q3_k_scale::<S>(p, 2 * sub + 1));
-        Scales { low, high, min_low: low, min_high: high }
-    });
+|S, p, sub| {
+    let d = halves::<S>(p, 0);
+    let low = S::mul(d, q3_k_scale::<S>(p, 2 * sub));
+    let high = S::mul(d, q3_k_scale::<S>(p, 2 * sub + 1));
+    Scales { low, high, min_low: low, min_high: high }
+});
 format!(Q4K: 8 subs, 16 bytes, 4 + 0 bits, MINS: bool = true; |S, p, sub| k_scales::<S>(p, sub));
 format!(Q5K: 8 subs, 16 bytes, 4 + 1 bits, MINS: bool = true; |S, p, sub| k_scales::<S>(p, sub));
 format!(Q6K: 8 subs, 18 bytes, 4 + 2 bits, SPLIT: bool = true, OFFSET: Option<u32> = Some(5);
-    |S, p, sub| {
-        let d = halves::<S>(p, 0);
-        let scales = p.add(2 * LANES + 2 * sub * LANES).cast::<i8>();
-        let low = S::mul(d, S::to_float(S::load_i8(scales)));
-        let high = S::mul(d, S::to_float(S::load_i8(scales.add(LANES))));
-        Scales { low, high, min_low: low, min_high: high }
-    });
+|S, p, sub| {
+    let d = halves::<S>(p, 0);
+    let scales = p.add(2 * LANES + 2 * sub * LANES).cast::<i8>();
+    let low = S::mul(d, S::to_float(S::load_i8(scales)));
+    let high = S::mul(d, S::to_float(S::load_i8(scales.add(LANES))));
+    Scales { low, high, min_low: low, min_high: high }
+});
 format!(Iq4Nl: 1 subs, 2 bytes, 4 + 0 bits, TABLE: Option<&'static [i8; 16]> = Some(&IQ4_VALUES);
     |S, p, _sub| one_scale::<S>(halves::<S>(p, 0)));
 format!(Iq4Xs: 8 subs, 8 bytes, 4 + 0 bits, TABLE: Option<&'static [i8; 16]> = Some(&IQ4_VALUES);
-    |S, p, sub| {
-        let d = halves::<S>(p, 0);
-        let low = bytes::<S>(p, 2, sub / 2);
-        let low = if sub % 2 == 0 { low } else { S::shr_int::<4>(low) };
-        let high = shr_int_by::<S>(S::load_u16(p.add(2 * LANES).cast()), 2 * sub);
-        let scale = S::or_int(
-            S::and_int(low, S::splat_int(15)),
-            S::shl_int::<4>(S::and_int(high, S::splat_int(3))),
-        );
-        one_scale::<S>(S::mul(d, S::to_float(S::add_int(scale, S::splat_int(-32)))))
-    });
+|S, p, sub| {
+    let d = halves::<S>(p, 0);
+    let low = bytes::<S>(p, 2, sub / 2);
+    let low = if sub % 2 == 0 { low } else { S::shr_int::<4>(low) };
+    let high = shr_int_by::<S>(S::load_u16(p.add(2 * LANES).cast()), 2 * sub);
+    let scale = S::or_int(
+        S::and_int(low, S::splat_int(15)),
+        S::shl_int::<4>(S::and_int(high, S::splat_int(3))),
+    );
+    one_scale::<S>(S::mul(d, S::to_float(S::add_int(scale, S::splat_int(-32)))))
+});
 format!(Mxfp4: 1 subs, 1 bytes, 4 + 0 bits, TABLE: Option<&'static [i8; 16]> = Some(&FP4_VALUES);
-    |S, p, _sub| {
-        // 2^(s - 128) as the product of two normal powers, so that small s needs no special case.
-        let s = S::load_u8(p);
-        let half = S::shr_int::<1>(s);
-        let rest = S::add_int(s, S::add_int(S::splat_int(1), not_int::<S>(half)));
-        one_scale::<S>(S::mul(power::<S>(half), power::<S>(rest)))
-    });
+|S, p, _sub| {
+    // 2^(s - 128) as the product of two normal powers, so that small s needs no special case.
+    let s = S::load_u8(p);
+    let half = S::shr_int::<1>(s);
+    let rest = S::add_int(s, S::add_int(S::splat_int(1), not_int::<S>(half)));
+    one_scale::<S>(S::mul(power::<S>(half), power::<S>(rest)))
+});
 format!(Nvfp4: 2 subs, 4 bytes, 4 + 0 bits, SPLIT: bool = true,
-    TABLE: Option<&'static [i8; 16]> = Some(&FP4_VALUES);
-    |S, p, sub| {
-        let low = e4m3::<S>(bytes::<S>(p, 0, 2 * sub));
-        let high = e4m3::<S>(bytes::<S>(p, 0, 2 * sub + 1));
-        Scales { low, high, min_low: low, min_high: high }
-    });
+TABLE: Option<&'static [i8; 16]> = Some(&FP4_VALUES);
+|S, p, sub| {
+    let low = e4m3::<S>(bytes::<S>(p, 0, 2 * sub));
+    let high = e4m3::<S>(bytes::<S>(p, 0, 2 * sub + 1));
+    Scales { low, high, min_low: low, min_high: high }
+});
 format!(Ternary: 8 subs, 2 bytes, 2 + 0 bits, OFFSET: Option<u32> = Some(0);
     |S, p, _sub| one_scale::<S>(halves::<S>(p, 0)));
 format!(Q10: 4 subs, 2 bytes, 0 + 1 bits, MINS: bool = true; |S, p, _sub| {

@@ -181,9 +181,19 @@ unsafe fn unpack<S: Simd, F: Format>(w: *const u8) -> [S::V; 8] {
     unsafe {
         let high = w.add(LANES * BLOCK * F::LOW_BITS as usize / 8);
         let mut codes = match F::LOW_BITS {
-            8 => [plane::<S>(w, 0), plane::<S>(w, 1), plane::<S>(w, 2), plane::<S>(w, 3), plane::<S>(w, 4), plane::<S>(w, 5), plane::<S>(w, 6), plane::<S>(w, 7)],
+            8 => [
+                plane::<S>(w, 0),
+                plane::<S>(w, 1),
+                plane::<S>(w, 2),
+                plane::<S>(w, 3),
+                plane::<S>(w, 4),
+                plane::<S>(w, 5),
+                plane::<S>(w, 6),
+                plane::<S>(w, 7),
+            ],
             4 => {
-                let (a, b, c, d) = (plane::<S>(w, 0), plane::<S>(w, 1), plane::<S>(w, 2), plane::<S>(w, 3));
+                let (a, b, c, d) =
+                    (plane::<S>(w, 0), plane::<S>(w, 1), plane::<S>(w, 2), plane::<S>(w, 3));
                 [
                     S::shr_mask::<0>(a, 15),
                     S::shr_mask::<0>(b, 15),
@@ -211,7 +221,11 @@ unsafe fn unpack<S: Simd, F: Format>(w: *const u8) -> [S::V; 8] {
             _ => bits::<S, 0>(plane::<S>(high, 0)),
         };
         if F::LOW_BITS > 0 && F::HIGH_BITS == 1 {
-            let high = if F::LOW_BITS == 4 { bits::<S, 4>(plane::<S>(high, 0)) } else { bits::<S, 2>(plane::<S>(high, 0)) };
+            let high = if F::LOW_BITS == 4 {
+                bits::<S, 4>(plane::<S>(high, 0))
+            } else {
+                bits::<S, 2>(plane::<S>(high, 0))
+            };
             for (code, high) in codes.iter_mut().zip(high) {
                 *code = S::or_bytes(*code, high);
             }

@@ -73,7 +73,8 @@ fn every_type_level_and_row_count_matches_decoded_product() {
     let mut rng = Rng::new(7);
     for dtype in weight_types() {
         for (outer, blocks) in [(1, 1), (16, 2), (37, 3)] {
-            let inner = if dtype.block_len() == 1 { 33 * blocks } else { dtype.block_len() * blocks };
+            let inner =
+                if dtype.block_len() == 1 { 33 * blocks } else { dtype.block_len() * blocks };
             let bytes = random_weight(&mut rng, dtype, outer * inner);
             let view = WeightView { dtype, bytes: &bytes, outer, inner };
             let weight = PackedWeight::pack(&pool, view).expect("sizes agree");

@@ -39,6 +39,42 @@ pub(crate) unsafe fn sum8(a: __m256) -> f32 {
     }
 }
 
+/// Exchanges rows and lanes of an 8 x 8 matrix.
+///
+/// # Safety
+/// AVX must exist.
+#[inline(always)]
+unsafe fn transpose8(m: [__m256; 8]) -> [__m256; 8] {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let mut t = m;
+        macro_rules! four {
+            ($i:literal) => {
+                let a = _mm256_castps_pd(_mm256_unpacklo_ps(m[$i], m[$i + 1]));
+                let b = _mm256_castps_pd(_mm256_unpackhi_ps(m[$i], m[$i + 1]));
+                let c = _mm256_castps_pd(_mm256_unpacklo_ps(m[$i + 2], m[$i + 3]));
+                let d = _mm256_castps_pd(_mm256_unpackhi_ps(m[$i + 2], m[$i + 3]));
+                t[$i] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c));
+                t[$i + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
+                t[$i + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d));
+                t[$i + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
+            };
+        }
+        four!(0);
+        four!(4);
+        [
+            _mm256_permute2f128_ps::<0x20>(t[0], t[4]),
+            _mm256_permute2f128_ps::<0x20>(t[1], t[5]),
+            _mm256_permute2f128_ps::<0x20>(t[2], t[6]),
+            _mm256_permute2f128_ps::<0x20>(t[3], t[7]),
+            _mm256_permute2f128_ps::<0x31>(t[0], t[4]),
+            _mm256_permute2f128_ps::<0x31>(t[1], t[5]),
+            _mm256_permute2f128_ps::<0x31>(t[2], t[6]),
+            _mm256_permute2f128_ps::<0x31>(t[3], t[7]),
+        ]
+    }
+}
+
 /// Products of 16 codes with 16 activations for the eight lanes of half `h`.
 ///
 /// # Safety
@@ -117,12 +153,24 @@ impl Simd for Avx2 {
             let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
             _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps::<1>(a, a)))
         }}
+        fn transpose(m: &mut [F; 16]) {{
+            let source = *m;
+            for i in 0..2 {
+                for j in 0..2 {
+                    let part = transpose8([
+                        source[8 * i][j], source[8 * i + 1][j], source[8 * i + 2][j],
+                        source[8 * i + 3][j], source[8 * i + 4][j], source[8 * i + 5][j],
+                        source[8 * i + 6][j], source[8 * i + 7][j],
+                    ]);
+                    for (r, row) in part.into_iter().enumerate() {
+                        m[8 * j + r][i] = row;
+                    }
+                }
+            }
+        }}
         fn to_int(a: F) -> I { [_mm256_cvtps_epi32(a[0]), _mm256_cvtps_epi32(a[1])] }
 
         fn splat_int(x: i32) -> I { [_mm256_set1_epi32(x); 2] }
-        fn load_int(p: *const i32) -> I {
-            [_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(8).cast())]
-        }
         fn load_u8(p: *const u8) -> I {{
             let x = _mm_loadu_si128(p.cast());
             [_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(x, x))]

@@ -50,10 +50,36 @@ impl Simd for Avx512 {
             super::avx2::sum8(b)
         }}
         fn largest(a: __m512) -> f32 { _mm512_reduce_max_ps(a) }
+        fn transpose(m: &mut [__m512; 16]) {{
+            let mut t = *m;
+            // Pairs of rows, then fours within each 128-bit part.
+            macro_rules! four { ($i:literal) => {
+                let a = _mm512_castps_pd(_mm512_unpacklo_ps(m[$i], m[$i + 1]));
+                let b = _mm512_castps_pd(_mm512_unpackhi_ps(m[$i], m[$i + 1]));
+                let c = _mm512_castps_pd(_mm512_unpacklo_ps(m[$i + 2], m[$i + 3]));
+                let d = _mm512_castps_pd(_mm512_unpackhi_ps(m[$i + 2], m[$i + 3]));
+                t[$i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+                t[$i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+                t[$i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+                t[$i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+            } }
+            four!(0); four!(4); four!(8); four!(12);
+            // Then the 4 x 4 grid of 128-bit parts.
+            macro_rules! parts { ($i:literal) => {
+                let a = _mm512_shuffle_f32x4::<0x88>(t[$i], t[$i + 4]);
+                let b = _mm512_shuffle_f32x4::<0xDD>(t[$i], t[$i + 4]);
+                let c = _mm512_shuffle_f32x4::<0x88>(t[$i + 8], t[$i + 12]);
+                let d = _mm512_shuffle_f32x4::<0xDD>(t[$i + 8], t[$i + 12]);
+                m[$i] = _mm512_shuffle_f32x4::<0x88>(a, c);
+                m[$i + 8] = _mm512_shuffle_f32x4::<0xDD>(a, c);
+                m[$i + 4] = _mm512_shuffle_f32x4::<0x88>(b, d);
+                m[$i + 12] = _mm512_shuffle_f32x4::<0xDD>(b, d);
+            } }
+            parts!(0); parts!(1); parts!(2); parts!(3);
+        }}
         fn to_int(a: __m512) -> __m512i { _mm512_cvtps_epi32(a) }
 
         fn splat_int(x: i32) -> __m512i { _mm512_set1_epi32(x) }
-        fn load_int(p: *const i32) -> __m512i { _mm512_loadu_si512(p.cast()) }
         fn load_u8(p: *const u8) -> __m512i { _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())) }
         fn load_i8(p: *const i8) -> __m512i { _mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast())) }
         fn load_u16(p: *const u16) -> __m512i { _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())) }

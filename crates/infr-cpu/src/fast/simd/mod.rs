@@ -114,11 +114,12 @@ pub(crate) trait Simd: Copy {
     unsafe fn sum(a: Self::F) -> f32;
     /// Largest lane.
     unsafe fn largest(a: Self::F) -> f32;
+    /// Exchanges rows and lanes.
+    unsafe fn transpose(rows: &mut [Self::F; LANES]);
     /// To the nearest integer, ties to even.
     unsafe fn to_int(a: Self::F) -> Self::I;
 
     unsafe fn splat_int(x: i32) -> Self::I;
-    unsafe fn load_int(p: *const i32) -> Self::I;
     unsafe fn load_u8(p: *const u8) -> Self::I;
     unsafe fn load_i8(p: *const i8) -> Self::I;
     unsafe fn load_u16(p: *const u16) -> Self::I;

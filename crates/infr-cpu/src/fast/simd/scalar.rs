@@ -90,15 +90,20 @@ impl Simd for Scalar {
     unsafe fn largest(a: Self::F) -> f32 {
         halve(a, |x, y| if x > y { x } else { y })
     }
+    unsafe fn transpose(rows: &mut [Self::F; LANES]) {
+        for r in 1..LANES {
+            let (above, below) = rows.split_at_mut(r);
+            for (c, row) in above.iter_mut().enumerate() {
+                std::mem::swap(&mut row[r], &mut below[0][c]);
+            }
+        }
+    }
     unsafe fn to_int(a: Self::F) -> Self::I {
         map(a, |x| x.round_ties_even() as i32)
     }
 
     unsafe fn splat_int(x: i32) -> Self::I {
         [x; LANES]
-    }
-    unsafe fn load_int(p: *const i32) -> Self::I {
-        read!(p, i32)
     }
     unsafe fn load_u8(p: *const u8) -> Self::I {
         map(read!(p, u8), i32::from)
