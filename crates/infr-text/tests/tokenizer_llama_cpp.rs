@@ -74,9 +74,9 @@ fn excuse(name: &str) -> Option<Regex> {
         "tekken" | "gpt-4o" | "llama4" | "kanana2" | "minimax-m2" | "kimi-k2" => {
             r"[\p{Lu}\p{Ll}\p{Lt}&&[^A-Za-z]]|\p{M}"
         }
-        // It turns whitespace outside ASCII into a tab before it matches, and so loses that the
-        // pattern counts the ideographic space as punctuation.
-        "deepseek-llm" => r"\s\x{3000}",
+        // It turns whitespace outside ASCII into a tab before it matches, and so loses that these
+        // patterns count some of it as punctuation or as Asian script.
+        "deepseek-llm" | "deepseek-coder" => r"[\s&&[\x{800}-\x{4E00}]]",
         _ => return None,
     };
     Some(Regex::new(pattern).unwrap())

@@ -58,6 +58,7 @@ impl Bpe {
         };
         let mut map = FastMap::with_capacity(merges.len());
         let mut joined = Vec::new();
+        let mut last = 0;
         for (rank, text) in merges.iter().enumerate() {
             // A space may itself be the first character of the left part.
             let Some(space) = text.iter().skip(1).position(|&b| b == b' ') else { continue };
@@ -65,7 +66,11 @@ impl Bpe {
             joined.clear();
             joined.extend_from_slice(left);
             joined.extend_from_slice(right);
-            let pair = Pair { rank: rank as u32, id: symbol(&joined) };
+            // Tokens mostly stand in the order of the merges that make them, some made by several.
+            let near = [last, last.saturating_add(1)];
+            let near = near.into_iter().find(|&id| table.text(id) == Some(&joined));
+            last = near.unwrap_or_else(|| symbol(&joined));
+            let pair = Pair { rank: rank as u32, id: last };
             map.entry(key(symbol(left), symbol(right))).or_insert(pair);
         }
         let mut bpe = Bpe {

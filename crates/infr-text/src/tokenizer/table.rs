@@ -59,11 +59,6 @@ impl TokenTable {
         self.index.find(self.hasher.hash_one(Some(text)), equal).copied()
     }
 
-    /// Length of the longest text, in bytes.
-    pub(crate) fn max_len(&self) -> usize {
-        self.max_len
-    }
-
     /// The tokens that stand for single bytes, `<0x00>` to `<0xFF>`.
     pub(crate) fn byte_tokens(&self) -> [Option<u32>; 256] {
         std::array::from_fn(|byte| self.id(format!("<0x{byte:02X}>").as_bytes()))
@@ -97,7 +92,6 @@ mod tests {
         assert_eq!(table.id(b"[EMPTY_1]"), Some(1));
         assert_eq!(table.id(b"no such text, and longer than any"), None);
         assert_eq!(table.text(5), None);
-        assert_eq!(table.max_len(), 9);
         assert_eq!(table.byte_tokens()[10], Some(4));
         assert_eq!(table.byte_tokens()[11], None);
     }

@@ -9,7 +9,7 @@ use infr_text::tokenizer::{Tokenizer, TokenizerError};
 
 /// The directory, or a line that says what is skipped.
 #[allow(clippy::disallowed_methods)]
-pub fn peers(test: &str) -> Option<PathBuf> {
+pub(crate) fn peers(test: &str) -> Option<PathBuf> {
     let dir = std::env::var_os("INFR_PEERS").map(PathBuf::from).filter(|dir| dir.is_dir());
     if dir.is_none() {
         println!("skipped: {test} needs INFR_PEERS, a directory with llama/bin and vocabs/vocabs");
@@ -18,13 +18,13 @@ pub fn peers(test: &str) -> Option<PathBuf> {
 }
 
 /// The vocabularies, by name, in alphabetic order.
-pub fn vocabularies(peers: &Path) -> Vec<(String, PathBuf)> {
+pub(crate) fn vocabularies(peers: &Path) -> Vec<(String, PathBuf)> {
     files(&peers.join("vocabs/vocabs"), "ggml-vocab-")
 }
 
 /// The models, by name, in alphabetic order.
-#[allow(dead_code)]
-pub fn models(peers: &Path) -> Vec<(String, PathBuf)> {
+#[allow(dead_code)] // Not every test that shares this file reads models.
+pub(crate) fn models(peers: &Path) -> Vec<(String, PathBuf)> {
     files(&peers.join("models"), "")
 }
 
@@ -43,7 +43,7 @@ fn files(dir: &Path, prefix: &str) -> Vec<(String, PathBuf)> {
 }
 
 /// The tokenizer of a file; nothing for algorithms that are not supported, after naming them.
-pub fn tokenizer(name: &str, path: &Path) -> Option<Tokenizer> {
+pub(crate) fn tokenizer(name: &str, path: &Path) -> Option<Tokenizer> {
     let gguf = Gguf::open(path).unwrap_or_else(|e| panic!("{name}: {e}"));
     match Tokenizer::from_metadata(gguf.metadata()) {
         Ok(tokenizer) => Some(tokenizer),
