@@ -9,12 +9,12 @@ use infr_cpu::{CpuBackend, CpuOptions};
 use crate::config::Settings;
 
 /// Every backend that can be used here.
-pub fn all(settings: &Settings) -> Vec<Arc<dyn Backend>> {
+pub(crate) fn all(settings: &Settings) -> Vec<Arc<dyn Backend>> {
     vec![cpu(settings, settings.cpu_simd.unwrap_or(true))]
 }
 
 /// The CPU, with or without SIMD kernels.
-pub fn cpu(settings: &Settings, simd: bool) -> Arc<dyn Backend> {
+pub(crate) fn cpu(settings: &Settings, simd: bool) -> Arc<dyn Backend> {
     Arc::new(CpuBackend::new(CpuOptions {
         simd,
         threads: settings.threads.unwrap_or(0),
@@ -27,7 +27,7 @@ pub fn cpu(settings: &Settings, simd: bool) -> Arc<dyn Backend> {
 ///
 /// # Errors
 /// When no device has that name; the message lists those there are.
-pub fn choose(settings: &Settings) -> Result<Arc<dyn Backend>> {
+pub(crate) fn choose(settings: &Settings) -> Result<Arc<dyn Backend>> {
     let backends = all(settings);
     let wanted = settings.dev.as_deref();
     let has = |backend: &Arc<dyn Backend>, name: &str| {

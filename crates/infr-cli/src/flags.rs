@@ -14,7 +14,7 @@ use crate::config::Layers;
     about = "Run language models on your own machine",
     after_help = "First steps:\n  infr run demo \"What is the capital of France?\"   answers with a small model\n  infr run demo                                   chats with it\n  infr run org/repo:Q4_K_M                        any GGUF model in the Hugging Face cache\n  infr run path/to/model.gguf                     any GGUF file"
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -30,7 +30,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Answer a message, or chat when none is given
     Run(RunArgs),
     /// Show a model's metadata and tensors
@@ -50,7 +50,7 @@ pub enum Command {
 
 /// Where to run.
 #[derive(Debug, Args, Clone, Default)]
-pub struct DeviceArgs {
+pub(crate) struct DeviceArgs {
     /// Device: cpu, or a name that `infr devices` lists
     #[arg(long, value_name = "DEVICE", help_heading = "Device")]
     pub dev: Option<String>,
@@ -76,7 +76,7 @@ pub struct DeviceArgs {
 
 /// How tokens are drawn.
 #[derive(Debug, Args, Clone, Default)]
-pub struct SamplingArgs {
+pub(crate) struct SamplingArgs {
     /// Temperature, 0 is greedy (default: the model's own)
     #[arg(long, visible_alias = "temperature", value_name = "T", help_heading = "Sampling")]
     pub temp: Option<String>,
@@ -120,11 +120,10 @@ pub struct SamplingArgs {
 
 /// `infr run`.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// demo, org/repo[:quant] or a path to a GGUF file
     pub model: String,
     /// The message; without one (and without piped input) a chat starts
-    #[arg(trailing_var_arg = true)]
     pub message: Vec<String>,
     /// System message
     #[arg(long, value_name = "TEXT")]
@@ -145,7 +144,7 @@ pub struct RunArgs {
 
 /// `infr inspect`.
 #[derive(Debug, Args)]
-pub struct InspectArgs {
+pub(crate) struct InspectArgs {
     /// demo, org/repo[:quant] or a path to a GGUF file
     pub model: String,
     /// Print long values (token lists, templates) in full
@@ -155,7 +154,7 @@ pub struct InspectArgs {
 
 /// How a table of results is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
+pub(crate) enum OutputFormat {
     /// A Markdown table
     Md,
     /// One JSON object per line
@@ -164,7 +163,7 @@ pub enum OutputFormat {
 
 /// `infr bench`.
 #[derive(Debug, Args)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// demo, org/repo[:quant] or a path to a GGUF file
     #[arg(value_name = "MODEL", required_unless_present = "model_flag")]
     pub model: Option<String>,
@@ -199,7 +198,7 @@ pub struct BenchArgs {
 
 /// `infr synth`.
 #[derive(Debug, Args)]
-pub struct SynthArgs {
+pub(crate) struct SynthArgs {
     /// Shape and quant, e.g. qwen3-8b:Q4_K_M; `list` names the shapes
     pub shape: String,
     /// File to write
@@ -211,7 +210,7 @@ pub struct SynthArgs {
 
 /// `infr debug`.
 #[derive(Debug, Subcommand)]
-pub enum DebugCommand {
+pub(crate) enum DebugCommand {
     /// Write the logits of every position as little-endian f32 [tokens, vocabulary]
     Logits(LogitsArgs),
     /// Print the token ids of a text as a JSON list
@@ -222,7 +221,7 @@ pub enum DebugCommand {
 
 /// `infr debug logits`.
 #[derive(Debug, Args)]
-pub struct LogitsArgs {
+pub(crate) struct LogitsArgs {
     /// demo, org/repo[:quant] or a path to a GGUF file
     pub model: String,
     /// File with token ids, comma or white-space separated (no BOS is added)
@@ -238,7 +237,7 @@ pub struct LogitsArgs {
 
 /// `infr debug tokenize`.
 #[derive(Debug, Args)]
-pub struct TokenizeArgs {
+pub(crate) struct TokenizeArgs {
     /// demo, org/repo[:quant] or a path to a GGUF file (a vocabulary alone suffices)
     pub model: String,
     /// The text
@@ -254,7 +253,7 @@ pub struct TokenizeArgs {
 
 /// `infr debug template`.
 #[derive(Debug, Args)]
-pub struct TemplateArgs {
+pub(crate) struct TemplateArgs {
     /// demo, org/repo[:quant] or a path to a GGUF file
     pub model: String,
     /// JSON file: a list of messages, or an object with messages and tools
@@ -272,7 +271,7 @@ type FlagValues = Vec<(&'static str, String)>;
 
 impl Cli {
     /// The layers of configuration that the command line holds.
-    pub fn layers(&self) -> Layers {
+    pub(crate) fn layers(&self) -> Layers {
         let mut flags = Vec::new();
         match &self.command {
             Some(Command::Run(run)) => {

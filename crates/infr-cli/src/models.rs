@@ -18,7 +18,7 @@ use crate::config::{Settings, env};
 const DEFAULT_CONTEXT: u32 = 8192;
 
 /// Opens a model for generation.
-pub fn open(path: &Path, settings: &Settings) -> Result<ChatModel> {
+pub(crate) fn open(path: &Path, settings: &Settings) -> Result<ChatModel> {
     let cache = match settings.kv_type.as_deref() {
         Some("f32") => DType::F32,
         _ => DType::F16,
@@ -53,7 +53,7 @@ fn steps_in_flight(backend: &dyn Backend) -> u32 {
 }
 
 /// The file of a model reference; `demo` is fetched when it is not there.
-pub fn resolve(reference: &str, settings: &Settings) -> Result<PathBuf> {
+pub(crate) fn resolve(reference: &str, settings: &Settings) -> Result<PathBuf> {
     let reference = ModelRef::parse(reference)?;
     let hub = &settings.hub;
     let cache = match &hub.cache {

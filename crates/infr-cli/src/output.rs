@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::config::env;
 
 /// Prints text; a closed pipe (`infr inspect | head`) is no error.
-pub fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -16,7 +16,7 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// A size in binary units: `94.2 MiB`.
-pub fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = n as f64;
     let mut unit = 0;
@@ -28,7 +28,7 @@ pub fn bytes(n: u64) -> String {
 }
 
 /// A number in thousands: `134.52 M`.
-pub fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     match n {
         0..1_000 => n.to_string(),
         1_000..1_000_000 => format!("{:.2} K", n as f64 / 1e3),
@@ -39,7 +39,7 @@ pub fn count(n: u64) -> String {
 
 /// Escape sequences for a terminal, or nothing where there is none.
 #[derive(Debug, Clone, Copy)]
-pub struct Style {
+pub(crate) struct Style {
     /// Starts dimmed text.
     pub dim: &'static str,
     /// Ends any style.
@@ -48,7 +48,7 @@ pub struct Style {
 
 impl Style {
     /// The style of standard output.
-    pub fn stdout() -> Style {
+    pub(crate) fn stdout() -> Style {
         if io::stdout().is_terminal() && !env::no_color() {
             Style { dim: "\x1b[2m", reset: "\x1b[0m" }
         } else {

@@ -29,7 +29,7 @@ struct Measured {
 }
 
 /// Measures and prints.
-pub fn bench(args: &BenchArgs, settings: &Settings) -> Result<()> {
+pub(crate) fn bench(args: &BenchArgs, settings: &Settings) -> Result<()> {
     let Some(reference) = args.model_flag.as_ref().or(args.model.as_ref()) else {
         bail!("which model? infr bench -m FILE");
     };
@@ -143,7 +143,7 @@ impl Report<'_> {
 
     fn markdown(&self, results: &[Measured]) -> Table {
         let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN);
+        table.load_style(presets::ASCII_MARKDOWN);
         table.set_header(["model", "size", "params", "device", "threads", "test", "t/s"]);
         let info = self.model.info();
         for result in results {

@@ -8,10 +8,10 @@ use crate::config::keys::KEYS;
 use crate::output;
 
 /// Prints the table of settings.
-pub fn config(resolved: &Resolved) -> Result<()> {
+pub(crate) fn config(resolved: &Resolved) -> Result<()> {
     let mut table = Table::new();
     table
-        .load_preset(presets::NOTHING)
+        .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(["setting", "value", "from", "environment", "meaning"]);
     for (key, (text, origin)) in KEYS.iter().zip(&resolved.origins) {

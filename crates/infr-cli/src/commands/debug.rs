@@ -19,7 +19,7 @@ use crate::flags::{DebugCommand, LogitsArgs, TemplateArgs, TokenizeArgs};
 use crate::{backends, models, output};
 
 /// Runs one of the tools.
-pub fn debug(command: &DebugCommand, settings: &Settings) -> Result<()> {
+pub(crate) fn debug(command: &DebugCommand, settings: &Settings) -> Result<()> {
     match command {
         DebugCommand::Logits(args) => logits(args, settings),
         DebugCommand::Tokenize(args) => tokenize(args, settings),

@@ -7,10 +7,10 @@ use crate::config::Settings;
 use crate::{backends, output};
 
 /// Prints the devices, the default one marked.
-pub fn devices(settings: &Settings) -> Result<()> {
+pub(crate) fn devices(settings: &Settings) -> Result<()> {
     let mut table = Table::new();
     table
-        .load_preset(presets::NOTHING)
+        .load_style(presets::NOTHING)
         .set_header(["", "device", "name", "memory", "free", "driver"]);
     let default = backends::choose(settings)?;
     let default = default.devices().first().map(|d| d.id.clone());

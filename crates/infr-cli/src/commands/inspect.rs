@@ -14,7 +14,7 @@ use crate::{models, output};
 const SHOWN: usize = 100;
 
 /// Prints metadata and tensors.
-pub fn inspect(args: &InspectArgs, settings: &Settings) -> Result<()> {
+pub(crate) fn inspect(args: &InspectArgs, settings: &Settings) -> Result<()> {
     let path = models::resolve(&args.model, settings)?;
     let gguf = Gguf::open(&path)?;
     let mut text = String::new();
@@ -89,7 +89,7 @@ fn list(array: &Array, full: bool) -> String {
 
 fn tensors(gguf: &Gguf) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["  name", "type", "shape", "bytes"]);
+    table.load_style(presets::NOTHING).set_header(["  name", "type", "shape", "bytes"]);
     for tensor in gguf.tensors() {
         let dims: Vec<String> = tensor.dims.iter().map(u64::to_string).collect();
         table.add_row([
@@ -116,7 +116,7 @@ fn types(gguf: &Gguf) -> Table {
     }
     rows.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["  type", "tensors", "bytes"]);
+    table.load_style(presets::NOTHING).set_header(["  type", "tensors", "bytes"]);
     for (name, count, bytes) in rows {
         table.add_row([format!("  {name}"), count.to_string(), output::bytes(bytes)]);
     }

@@ -1,9 +1,9 @@
 //! One file per command.
 
-pub mod bench;
-pub mod config;
-pub mod debug;
-pub mod devices;
-pub mod inspect;
-pub mod run;
-pub mod synth;
+pub(crate) mod bench;
+pub(crate) mod config;
+pub(crate) mod debug;
+pub(crate) mod devices;
+pub(crate) mod inspect;
+pub(crate) mod run;
+pub(crate) mod synth;

@@ -8,7 +8,7 @@ use crate::flags::SynthArgs;
 use crate::output;
 
 /// Writes the file, or lists the shapes.
-pub fn synth(args: &SynthArgs) -> Result<()> {
+pub(crate) fn synth(args: &SynthArgs) -> Result<()> {
     let Some(path) = &args.out else {
         anyhow::ensure!(args.shape == "list", "where to? infr synth {} FILE.gguf", args.shape);
         let names: Vec<&str> = synth::shapes::SHAPES.iter().map(|s| s.name).collect();

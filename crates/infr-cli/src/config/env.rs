@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 
 /// The value of an environment variable, when it is set to something.
-pub fn get(name: &str) -> Option<String> {
+pub(crate) fn get(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 
 /// Folder of the user's configuration.
-pub fn config_dir() -> Option<PathBuf> {
+pub(crate) fn config_dir() -> Option<PathBuf> {
     get("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .or_else(|| home().map(|h| h.join(".config")))
@@ -17,7 +17,7 @@ pub fn config_dir() -> Option<PathBuf> {
 }
 
 /// Folder of the user's history and other state.
-pub fn state_dir() -> Option<PathBuf> {
+pub(crate) fn state_dir() -> Option<PathBuf> {
     get("XDG_STATE_HOME")
         .map(PathBuf::from)
         .or_else(|| home().map(|h| h.join(".local/state")))
@@ -25,16 +25,16 @@ pub fn state_dir() -> Option<PathBuf> {
 }
 
 /// The user's home folder.
-pub fn home() -> Option<PathBuf> {
+pub(crate) fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|h| !h.as_os_str().is_empty())
 }
 
 /// Whether output should be without colours (no-color.org, or a dumb terminal).
-pub fn no_color() -> bool {
+pub(crate) fn no_color() -> bool {
     get("NO_COLOR").is_some() || get("TERM").is_some_and(|t| t == "dumb")
 }
 
 /// The filter of the log, `INFR_LOG`.
-pub fn log_filter() -> Option<String> {
+pub(crate) fn log_filter() -> Option<String> {
     get("INFR_LOG")
 }

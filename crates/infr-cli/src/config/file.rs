@@ -8,7 +8,7 @@ use super::env;
 
 /// A setting in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Dotted path.
     pub path: String,
     /// Value, as text.
@@ -18,7 +18,7 @@ pub struct Entry {
 }
 
 /// The file to read: the one named, or the first that exists.
-pub fn locate(named: Option<&Path>) -> Option<PathBuf> {
+pub(crate) fn locate(named: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = named {
         return Some(path.to_path_buf());
     }
@@ -27,7 +27,7 @@ pub fn locate(named: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// All settings of a file.
-pub fn read(path: &Path) -> Result<Vec<Entry>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<Entry>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
     parse(&path.display().to_string(), &text)

@@ -6,7 +6,7 @@ use super::value::{Kind, Value};
 
 /// Every setting, resolved.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// `cpu`, `vulkan0`; `None` chooses.
     pub dev: Option<String>,
     /// Context tokens per conversation; `None` takes what the model was trained for, bounded.
@@ -30,7 +30,7 @@ pub struct Settings {
 /// Sampling settings that a layer named.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[allow(missing_docs)]
-pub struct Sampling {
+pub(crate) struct Sampling {
     pub temp: Option<f32>,
     pub top_k: Option<u32>,
     pub top_p: Option<f32>,
@@ -46,7 +46,7 @@ pub struct Sampling {
 /// Where models come from.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[allow(missing_docs)]
-pub struct Hub {
+pub(crate) struct Hub {
     pub cache: Option<PathBuf>,
     pub endpoint: Option<String>,
     pub token: Option<String>,
@@ -55,7 +55,7 @@ pub struct Hub {
 }
 
 /// One row of the table.
-pub struct Key {
+pub(crate) struct Key {
     /// Dotted path in files and `--set`.
     pub path: &'static str,
     /// Environment variables that set it, the first that is set wins.
@@ -75,7 +75,7 @@ const KV_TYPES: &[&str] = &["f16", "f32"];
 macro_rules! keys {
     ($($path:literal [$($env:literal),*] $kind:expr, $default:literal, $doc:literal, $set:expr;)*) => {
         /// All settings.
-        pub static KEYS: &[Key] = &[$(Key {
+        pub(crate) static KEYS: &[Key] = &[$(Key {
             path: $path, env: &[$($env),*], kind: $kind, default: $default, doc: $doc, set: $set,
         },)*];
     };
@@ -144,12 +144,12 @@ keys! {
 }
 
 /// The row of a path.
-pub fn find(path: &str) -> Option<&'static Key> {
+pub(crate) fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|k| k.path == path)
 }
 
 /// The path nearest to a misspelt one, when one is near.
-pub fn nearest(path: &str) -> Option<&'static str> {
+pub(crate) fn nearest(path: &str) -> Option<&'static str> {
     let limit = 2.max(path.len() / 3);
     let last = |p: &str| p.rsplit('.').next().unwrap_or(p).to_string();
     KEYS.iter()

@@ -4,11 +4,11 @@
 //! [`keys`] is the one table of settings; [`resolve`] merges the layers; [`env`] is the only place
 //! of the program that reads the environment.
 
-pub mod env;
-pub mod file;
-pub mod keys;
-pub mod resolve;
-pub mod value;
+pub(crate) mod env;
+pub(crate) mod file;
+pub(crate) mod keys;
+pub(crate) mod resolve;
+pub(crate) mod value;
 
-pub use keys::Settings;
-pub use resolve::{Layers, Resolved, resolve};
+pub(crate) use keys::Settings;
+pub(crate) use resolve::{Layers, Resolved, resolve};

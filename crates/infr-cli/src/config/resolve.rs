@@ -10,7 +10,7 @@ use super::{env, file};
 
 /// What flags and the command line say about settings.
 #[derive(Debug, Clone, Default)]
-pub struct Layers {
+pub(crate) struct Layers {
     /// `--config`.
     pub config: Option<PathBuf>,
     /// `--set path=value`, in order.
@@ -21,7 +21,7 @@ pub struct Layers {
 
 /// The settings, and for each key the value's text and where it came from.
 #[derive(Debug, Clone, Default)]
-pub struct Resolved {
+pub(crate) struct Resolved {
     /// The typed value.
     pub settings: Settings,
     /// Per key of the table: text and layer.
@@ -34,7 +34,7 @@ pub struct Resolved {
 ///
 /// # Errors
 /// A value that its key does not take, naming the layer; an unknown path in `--set`.
-pub fn resolve(layers: &Layers) -> Result<Resolved> {
+pub(crate) fn resolve(layers: &Layers) -> Result<Resolved> {
     let mut merge = Merge::defaults();
     if let Some(path) = file::locate(layers.config.as_deref()) {
         for entry in file::read(&path)? {

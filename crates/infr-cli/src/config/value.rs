@@ -2,7 +2,7 @@
 
 /// What values a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// `true/false/1/0/yes/no/on/off`.
     Switch,
     /// A whole number with an optional `k`, `m` or `g` (times 1024).
@@ -27,7 +27,7 @@ pub enum Kind {
 
 /// A parsed value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     /// Of a switch.
     Switch(bool),
     /// Of a count.
@@ -42,7 +42,7 @@ pub enum Value {
 
 impl Value {
     /// The count, `None` when cleared.
-    pub fn count(&self) -> Option<u64> {
+    pub(crate) fn count(&self) -> Option<u64> {
         match self {
             Value::Count(n) => Some(*n),
             Value::Switch(_) | Value::Number(_) | Value::Text(_) | Value::Cleared => None,
@@ -50,7 +50,7 @@ impl Value {
     }
 
     /// The number, `None` when cleared.
-    pub fn number(&self) -> Option<f32> {
+    pub(crate) fn number(&self) -> Option<f32> {
         match self {
             Value::Number(x) => Some(*x as f32),
             Value::Switch(_) | Value::Count(_) | Value::Text(_) | Value::Cleared => None,
@@ -58,7 +58,7 @@ impl Value {
     }
 
     /// The switch, `None` when cleared.
-    pub fn switch(&self) -> Option<bool> {
+    pub(crate) fn switch(&self) -> Option<bool> {
         match self {
             Value::Switch(on) => Some(*on),
             Value::Number(_) | Value::Count(_) | Value::Text(_) | Value::Cleared => None,
@@ -66,7 +66,7 @@ impl Value {
     }
 
     /// The text, `None` when cleared.
-    pub fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         match self {
             Value::Text(text) => Some(text.clone()),
             Value::Switch(_) | Value::Number(_) | Value::Count(_) | Value::Cleared => None,
@@ -75,7 +75,7 @@ impl Value {
 }
 
 /// Parses `text` as a value of `kind`; the error says what is wanted.
-pub fn parse(kind: Kind, text: &str) -> Result<Value, String> {
+pub(crate) fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     let text = text.trim();
     if text.is_empty() || text.eq_ignore_ascii_case("none") {
         return Ok(Value::Cleared);

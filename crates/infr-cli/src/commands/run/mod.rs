@@ -16,7 +16,7 @@ use crate::flags::RunArgs;
 use crate::{models, output};
 
 /// Answers and exits when there is a message, else chats.
-pub fn run(args: &RunArgs, settings: &Settings) -> Result<ExitCode> {
+pub(crate) fn run(args: &RunArgs, settings: &Settings) -> Result<ExitCode> {
     let message = message(args)?;
     let path = models::resolve(&args.model, settings)?;
     let model = models::open(&path, settings)?;
