@@ -72,7 +72,7 @@ fn looks_like_path(text: &str) -> bool {
     Path::new(text).is_absolute()
         || text.starts_with(['.', '/', '\\', '~'])
         || text.contains('\\')
-        || text.to_ascii_lowercase().ends_with(".gguf")
+        || (text.to_ascii_lowercase().ends_with(".gguf") && !text.contains(':'))
         || Path::new(text).is_dir()
 }
 
@@ -92,7 +92,7 @@ fn parse_hub(text: &str) -> Result<ModelRef, &'static str> {
     }
     let wanted = match wanted {
         None => Wanted::Default,
-        Some(wanted) if wanted.is_empty() => return Err("nothing follows the `:`"),
+        Some("") => return Err("nothing follows the `:`"),
         Some(wanted) if wanted.to_ascii_lowercase().ends_with(".gguf") => {
             if !wanted.split('/').all(is_file_name) {
                 return Err("a file of a repository is named by its path in the repository");

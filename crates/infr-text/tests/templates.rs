@@ -5,6 +5,8 @@
 //! tree: the environment variable `INFR_PEERS` names a folder that has them in
 //! `vocabs/templates/*.jinja`; without it the test is skipped.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
