@@ -148,6 +148,8 @@ impl Kernels {
             | Op::Conv1d(_)
             | Op::DeltaNet(_)
             | Op::GatherOut
+            | Op::Softmax
+            | Op::Entropy
             | Op::Sample
             | Op::Fused(_) => false,
         }

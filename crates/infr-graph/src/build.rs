@@ -349,6 +349,16 @@ impl Builder {
         self.single(Op::GatherOut, &[x], &[])
     }
 
+    /// [`Op::Softmax`].
+    pub fn softmax(&mut self, logits: ValueId) -> ValueId {
+        self.single(Op::Softmax, &[logits], &[])
+    }
+
+    /// [`Op::Entropy`].
+    pub fn entropy(&mut self, probabilities: ValueId) -> ValueId {
+        self.single(Op::Entropy, &[probabilities], &[])
+    }
+
     /// [`Op::Sample`].
     pub fn sample(&mut self, logits: ValueId) -> ValueId {
         self.single(Op::Sample, &[logits], &[])

@@ -90,6 +90,11 @@ pub enum Op {
     DeltaNet(DeltaSpec),
     /// Keeps the rows whose output is wanted: `[R, W]` -> `[out, W]`.
     GatherOut,
+    /// Probabilities of `logits [out, V]`: `softmax(logits/T)`, where `T` is the sampling temperature of the
+    /// row's sequence, 1 when that is 0.
+    Softmax,
+    /// `−Σ p·ln p` of probabilities `[out, V]`, in nats; a probability of 0 adds nothing -> `[out, 1]`.
+    Entropy,
     /// Draws one token per output row from `logits [out, V]` by the row's sampling parameters -> `[out, 1]` ids.
     Sample,
     /// A rewrite of several nodes into one kernel; the body is its definition.
@@ -381,6 +386,8 @@ impl Op {
             Op::Conv1d(_) => "conv1d",
             Op::DeltaNet(_) => "delta_net",
             Op::GatherOut => "gather_out",
+            Op::Softmax => "softmax",
+            Op::Entropy => "entropy",
             Op::Sample => "sample",
             Op::Fused(f) => match f.kind {
                 FusedKind::AddNorm => "fused.add_norm",

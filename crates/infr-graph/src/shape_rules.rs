@@ -39,7 +39,13 @@ pub fn infer(op: &Op, operands: &Operands<'_>) -> Rule {
         Op::Combine => combine(operands),
         Op::Spread => spread(operands),
         Op::GatedAct(_) => gated(operands),
-        Op::Unary(_) | Op::Scale { .. } | Op::Softcap { .. } => same_as_first(operands, 1, 0),
+        Op::Unary(_) | Op::Scale { .. } | Op::Softcap { .. } | Op::Softmax => {
+            same_as_first(operands, 1, 0)
+        }
+        Op::Entropy => {
+            operands.count(1, 0)?;
+            operands.like_first(1)
+        }
         Op::Add | Op::Mul => broadcast(operands),
         Op::AddWeight | Op::MulWeight => repeated_weight(operands),
         Op::Slice(spec) => {

@@ -115,6 +115,8 @@ pub(crate) fn run(cx: &Context<'_>, node: &Node, states: &mut States, out: &mut 
             delta::delta_net(cx, node, spec, (states.slots(node.state), out.floats()));
         }
         Op::GatherOut => gather_out(cx, node, out.floats()),
+        Op::Softmax => sample::softmax(cx, node, out.floats()),
+        Op::Entropy => sample::entropy(cx, node, out.floats()),
         Op::Sample => sample::sample(cx, node, out.ids()),
         Op::Fused(_) => unreachable!("plans hold the bodies of fused nodes"),
     }
