@@ -10,13 +10,14 @@
 //! - A fused node keeps the nodes it replaced, so every optimised graph can be unfolded and checked.
 //!
 //! Reading order: [`op`], [`graph`], [`decl`], [`program`], then [`build`], [`shape_rules`],
-//! [`verify`] and [`print`].
+//! [`verify`] and [`print`], [`passes`].
 
 pub mod build;
 pub mod decl;
 pub mod graph;
 pub mod ids;
 pub mod op;
+pub mod passes;
 pub mod print;
 pub mod program;
 pub mod shape_rules;
@@ -31,4 +32,5 @@ pub use op::{
     HeadMap, LinearSpec, NormSpec, Op, PositionScale, RopeSpec, RopeStyle, RouteSpec, SliceSpec,
     Unary, Yarn,
 };
+pub use passes::{FusionSupport, ShapeClass};
 pub use program::{CacheGroup, Phase, Program};

@@ -6,11 +6,22 @@
 //!
 //! Invariants: a key that is not described here is an error; selection is a pure function.
 //!
-//! Reading order: [`profile`] (device facts), [`table`] (kernels and variants), [`tuning`], [`select`].
+//! Reading order: [`family`] (names), [`profile`] (device facts), [`table`] (kernels and variants),
+//! [`tuning`], [`select`].
 
+pub mod error;
+pub mod family;
 pub mod profile;
+pub mod select;
+pub mod table;
+pub mod tuning;
 
+pub use error::KernelError;
+pub use family::{KernelFamily, Tier};
 pub use profile::DeviceProfile;
+pub use select::{Ask, Pick, Selector, Work};
+pub use table::{Kernel, Table, Variant};
+pub use tuning::{AttentionTuning, Rung, Tuning};
 
 /// Place of a variant in the expanded table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -25,3 +25,18 @@ impl DeviceProfile {
         needs.iter().all(|n| self.features.contains(n))
     }
 }
+
+impl DeviceProfile {
+    /// What every device of the APIs offers.
+    pub fn basic(name: &str) -> DeviceProfile {
+        DeviceProfile {
+            name: name.to_owned(),
+            subgroup: 32,
+            max_workgroup: 256,
+            shared_memory: 16 << 10,
+            max_grid: [65_535; 3],
+            parallel_groups: 64,
+            features: Vec::new(),
+        }
+    }
+}
