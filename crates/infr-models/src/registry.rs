@@ -20,6 +20,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &families::gemma2::Gemma2,
     &families::gemma3::Gemma3,
     &families::gemma4::Gemma4,
+    &families::diffusion_gemma::DiffusionGemma,
     &families::gpt_oss::GptOss,
     &families::bitnet::Bitnet,
     &families::mistral3::Mistral3,

@@ -2,6 +2,7 @@
 
 pub(crate) mod bitnet;
 pub(crate) mod deepseek2;
+pub(crate) mod diffusion_gemma;
 pub(crate) mod gemma2;
 pub(crate) mod gemma3;
 pub(crate) mod gemma4;

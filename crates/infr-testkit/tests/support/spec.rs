@@ -1,13 +1,13 @@
 //! Runs the specification in Python, and models on the CPU backend as an engine would.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use infr_backend::{
-    Backend, Batch, ExpertPlacement, GroupRanges, HostRows, PageTable, Placement, Row,
-    SampleParams, SeqRows, Slot, StepOutput, TokenIn, Visible, Want,
+    Backend, Batch, Executor, ExpertPlacement, GroupRanges, HostRows, PageTable, Placement, Row,
+    SampleParams, SeqRows, Slot, StateOp, StepOutput, TokenIn, Visible, Want,
 };
 use infr_cpu::{CpuBackend, CpuOptions};
 use infr_gguf::Gguf;
@@ -16,94 +16,138 @@ use infr_models::{BuildOptions, Loaded};
 use infr_tensor::DType;
 
 /// Tokens in the specification's vocabulary.
-const VOCAB: usize = 320;
+pub(crate) const VOCAB: usize = 320;
 
-/// A folder that is removed with its owner.
-pub struct Spec {
+/// Answers one request a line: kind, name, seed, file to write, result to write, numbers.
+const SERVER: &str = r"
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np, tiny
+print(*sorted(tiny.fam), flush=True)
+ints = lambda s: [int(x) for x in s.split(',')]
+for line in sys.stdin:
+    kind, name, seed, gguf, out, *rest = line.split()
+    m, fwd = tiny.build(name, seed)
+    if kind == 'diffusion':
+        steps = [(ints(c), float(t)) for c, t in zip(rest[1::2], rest[2::2])]
+        y = m.denoise(ints(rest[0]), steps)
+    else:
+        tiny.ids[:] = ints(rest[0])
+        y = m.draft() if kind == 'mtp' else fwd()
+    m.write(gguf)
+    np.asarray(y).astype('<f4').tofile(out)
+    print('done', flush=True)
+";
+
+/// The specification, in a Python process of its own.
+pub(crate) struct Spec {
     dir: PathBuf,
     names: Vec<String>,
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
 }
 
-/// One random file with tokens and the log-probabilities that they have.
-pub struct Case {
-    pub name: String,
-    pub bytes: Vec<u8>,
-    pub tokens: Vec<u32>,
-    pub logits: Vec<f32>,
+/// One random file with tokens and the numbers that they give.
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) wanted: Vec<f32>,
 }
 
-fn script() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/spec/tiny.py")
-}
-
-fn python(args: &[&str]) -> Option<String> {
-    let out = Command::new("python3").arg(script()).args(args).output().ok()?;
-    if !out.status.success() {
-        eprintln!("{}", String::from_utf8_lossy(&out.stderr));
-        return None;
-    }
-    String::from_utf8(out.stdout).ok()
+/// Tokens as a request has them.
+pub(crate) fn list(tokens: &[u32]) -> String {
+    tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
 impl Spec {
     /// The specification, when Python can run it.
-    pub fn start() -> Option<Spec> {
-        let Some(list) = python(&["list"]) else {
+    pub(crate) fn start() -> Option<Spec> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/spec");
+        let child = Command::new("python3")
+            .args(["-B", "-c", SERVER])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let started = child.ok().and_then(|mut child| {
+            let (requests, out) = (child.stdin.take()?, child.stdout.take()?);
+            let mut answers = BufReader::new(out);
+            let mut names = String::new();
+            answers.read_line(&mut names).ok().filter(|&n| n > 0)?;
+            Some((child, requests, answers, names))
+        });
+        let Some((child, requests, answers, names)) = started else {
             println!("skipped: python3 with numpy and gguf is not there");
             return None;
         };
-        let dir = std::env::temp_dir().join(format!("infr-spec-{}", std::process::id()));
-        let dir = dir.join(format!("{:?}", std::thread::current().id()));
+        let thread = format!("{:?}", std::thread::current().id());
+        let dir = std::env::temp_dir().join(format!("infr-spec-{}-{thread}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        Some(Spec { dir, names: list.split_whitespace().map(str::to_owned).collect() })
+        let names = names.split_whitespace().map(str::to_owned).collect();
+        Some(Spec { dir, names, child, requests, answers })
     }
 
-    /// All models of the specification.
-    pub fn names(&self) -> Vec<String> {
+    /// All generators of the specification.
+    pub(crate) fn names(&self) -> Vec<String> {
         self.names.clone()
     }
 
-    /// Makes a file, draws tokens and runs the specification on them.
-    pub fn case(&self, name: &str, seed: u64, n: usize) -> Case {
-        let tokens = tokens(seed, n);
-        let text: Vec<String> = tokens.iter().map(u32::to_string).collect();
+    /// Makes a file and runs the specification: `kind` is `logits`, `mtp`, `embed` or `diffusion`,
+    /// `numbers` what the kind takes.
+    pub(crate) fn ask(&mut self, kind: &str, name: &str, seed: u64, numbers: &str) -> Case {
         let (gguf, out) = (self.dir.join("m.gguf"), self.dir.join("m.f32"));
-        let list = self.dir.join("m.tokens");
-        std::fs::write(&list, text.join(" ")).unwrap();
-        let seed = seed.to_string();
-        python(&["gguf", name, &seed, gguf.to_str().unwrap()]).unwrap();
-        python(&["logits", name, &seed, list.to_str().unwrap(), out.to_str().unwrap()]).unwrap();
-        let logits = floats(&std::fs::read(&out).unwrap());
-        Case { name: name.to_owned(), bytes: std::fs::read(&gguf).unwrap(), tokens, logits }
+        let (gguf_name, out_name) = (gguf.to_str().unwrap(), out.to_str().unwrap());
+        writeln!(self.requests, "{kind} {name} {seed} {gguf_name} {out_name} {numbers}").unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer.trim(), "done", "{kind} {name} {seed}");
+        Case {
+            name: name.to_owned(),
+            bytes: std::fs::read(&gguf).unwrap(),
+            tokens: Vec::new(),
+            wanted: floats(&std::fs::read(&out).unwrap()),
+        }
+    }
+
+    /// A file with the specification's log-probabilities of `n` random tokens.
+    pub(crate) fn case(&mut self, name: &str, seed: u64, n: usize) -> Case {
+        let tokens = tokens(seed, n);
+        let case = self.ask("logits", name, seed, &list(&tokens));
+        Case { tokens, ..case }
     }
 }
 
 impl Drop for Spec {
     fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
 /// Little-endian floats.
-pub fn floats(bytes: &[u8]) -> Vec<f32> {
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
 }
 
 /// Tokens drawn from a seed.
-pub fn tokens(seed: u64, n: usize) -> Vec<u32> {
+pub(crate) fn tokens(seed: u64, n: usize) -> Vec<u32> {
     let mut rng = infr_testkit::Rng::new(seed);
     (0..n).map(|_| rng.below(VOCAB as u32)).collect()
 }
 
 /// The largest difference of two equally long lists; infinite when a value is not finite.
-pub fn max_diff(found: &[f32], wanted: &[f32]) -> f32 {
+pub(crate) fn max_diff(found: &[f32], wanted: &[f32]) -> f32 {
     assert_eq!(found.len(), wanted.len());
     let diffs = found.iter().zip(wanted).map(|(a, b)| (a - b).abs());
     diffs.fold(0.0, |m, d| if d.is_finite() { m.max(d) } else { f32::INFINITY })
 }
 
 /// Log-softmax of rows of the vocabulary's width.
-pub fn log_softmax(logits: &[f32]) -> Vec<f32> {
+pub(crate) fn log_softmax(logits: &[f32]) -> Vec<f32> {
     let row = |row: &[f32]| {
         let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let sum: f64 = row.iter().map(|&x| f64::from(x - max).exp()).sum();
@@ -114,62 +158,57 @@ pub fn log_softmax(logits: &[f32]) -> Vec<f32> {
 }
 
 /// A model on the CPU.
-pub struct Run {
-    pub loaded: Loaded,
-    pub options: BuildOptions,
-    pub cpu: CpuOptions,
-    tokens: Vec<u32>,
+pub(crate) struct Run {
+    pub(crate) loaded: Loaded,
+    pub(crate) options: BuildOptions,
+    pub(crate) cpu: CpuOptions,
 }
 
+/// Rows of a page: small, so that sequences have several.
 const PAGE: u32 = 16;
+/// Sequences that a session holds.
+const SLOTS: u32 = 3;
 
 impl Run {
-    /// A case on the reference, with a cache that rounds nothing.
-    pub fn new(case: &Case) -> Run {
-        let gguf = Gguf::from_bytes(&case.name, case.bytes.clone()).unwrap();
-        let loaded = infr_models::from_gguf(Arc::new(gguf)).unwrap();
-        Run {
-            loaded,
-            options: BuildOptions {
-                cache_k: DType::F32,
-                cache_v: DType::F32,
-                context: 256,
-                draft: false,
-            },
-            cpu: CpuOptions { simd: false, threads: 2, ..CpuOptions::default() },
-            tokens: case.tokens.clone(),
-        }
+    /// A file on the reference, with a cache that rounds nothing.
+    pub(crate) fn new(name: &str, bytes: &[u8]) -> Result<Run, String> {
+        let gguf = Gguf::from_bytes(name, bytes.to_vec()).map_err(|e| e.to_string())?;
+        let loaded = infr_models::from_gguf(Arc::new(gguf)).map_err(|e| e.to_string())?;
+        let options =
+            BuildOptions { cache_k: DType::F32, cache_v: DType::F32, context: 256, draft: false };
+        let cpu = CpuOptions { simd: false, threads: 2, ..CpuOptions::default() };
+        Ok(Run { loaded, options, cpu })
     }
 
-    /// Log-probabilities of every position, the tokens cut into chunks of these lengths.
-    pub fn logits(&self, chunks: &[usize]) -> Result<Vec<f32>, String> {
-        let program = self
-            .loaded
-            .model
-            .program(&self.loaded.gguf, &self.options)
-            .map_err(|e| e.to_string())?;
+    /// Its program.
+    pub(crate) fn program(&self) -> Result<Program, String> {
+        self.loaded.model.program(&self.loaded.gguf, &self.options).map_err(|e| e.to_string())
+    }
+
+    /// Log-probabilities at every position, the tokens cut into chunks of these lengths.
+    pub(crate) fn logits(&self, tokens: &[u32], chunks: &[usize]) -> Result<Vec<f32>, String> {
+        let mut session = Session::open(self, tokens.len())?;
         let mut out = Vec::new();
         let mut seen = 0;
-        let mut session = Session::open(self, &program, self.tokens.len())?;
         for &len in chunks {
-            let rows = &self.tokens[seen..seen + len];
-            let step = session.step(&[(0, seen, rows)], Want::Logits)?;
+            let step = session.step(&[(0, seen, &tokens[seen..seen + len])], Want::Logits)?;
             out.extend(step.rows.into_iter().flat_map(|r| r.logits));
             seen += len;
         }
+        assert_eq!(seen, tokens.len());
         Ok(log_softmax(&out))
     }
 }
 
 /// An executor with one contiguous page table per sequence.
-pub struct Session {
-    executor: Box<dyn infr_backend::Executor>,
+pub(crate) struct Session {
+    executor: Box<dyn Executor>,
     reach: Vec<Reach>,
     pages_per_seq: u32,
 }
 
 /// What a row at `at` sees when the sequence has `end` rows after the step.
-pub fn visible(reach: Reach, at: u32, end: u32) -> Visible {
+pub(crate) fn visible(reach: Reach, at: u32, end: u32) -> Visible {
     let lo = match reach {
         Reach::Full => 0,
         Reach::Window(n) => (at + 1).saturating_sub(n),
@@ -184,42 +223,47 @@ pub fn visible(reach: Reach, at: u32, end: u32) -> Visible {
 }
 
 impl Session {
-    /// Opens a program for up to three sequences of `len` rows.
-    pub fn open(run: &Run, program: &Program, len: usize) -> Result<Session, String> {
+    /// Opens a model for sequences of `len` rows, in cleared slots.
+    pub(crate) fn open(run: &Run, len: usize) -> Result<Session, String> {
+        let program = run.program()?;
         let groups = program.cache_groups();
         let pages_per_seq = (len as u32).div_ceil(PAGE);
         let placement = Placement {
             homes: Vec::new(),
             experts: ExpertPlacement::Resident,
-            pages: vec![pages_per_seq * 3; groups.len()],
+            pages: vec![pages_per_seq * SLOTS; groups.len()],
             page_len: PAGE,
-            slots: 3,
-            max_rows: 3 * len as u32,
+            slots: SLOTS,
+            max_rows: SLOTS * len as u32,
         };
         let backend = CpuBackend::new(run.cpu.clone());
         let weights = run.loaded.weights();
-        let executor = backend.open(program, &weights, &placement).map_err(|e| e.to_string())?;
-        Ok(Session { executor, reach: groups.iter().map(|g| g.reach).collect(), pages_per_seq })
+        let executor = backend.open(&program, &weights, &placement).map_err(|e| e.to_string())?;
+        let reach = groups.iter().map(|g| g.reach).collect();
+        let mut session = Session { executor, reach, pages_per_seq };
+        let mut clear: Vec<StateOp<'_>> = (0..SLOTS).map(|s| StateOp::Clear(Slot(s))).collect();
+        session.executor.state(&mut clear).map_err(|e| e.to_string())?;
+        Ok(session)
+    }
+
+    /// What each cache group's rows see.
+    pub(crate) fn reach(&self) -> &[Reach] {
+        &self.reach
     }
 
     /// Runs rows of some sequences: slot, first position, tokens.
-    pub fn step(
+    pub(crate) fn step(
         &mut self,
         work: &[(u32, usize, &[u32])],
         want: Want,
     ) -> Result<StepOutput, String> {
-        self.step_of(Phase::Forward, work, want, Vec::new())
+        let batch = self.batch(work, want);
+        self.run(Phase::Forward, &batch)
     }
 
-    /// The same for any graph, with carried rows.
-    pub fn step_of(
-        &mut self,
-        phase: Phase,
-        work: &[(u32, usize, &[u32])],
-        want: Want,
-        carried: Vec<HostRows>,
-    ) -> Result<StepOutput, String> {
-        let mut batch = Batch { carried, ..Batch::default() };
+    /// The batch of such rows.
+    pub(crate) fn batch(&self, work: &[(u32, usize, &[u32])], want: Want) -> Batch {
+        let mut batch = Batch::default();
         for (index, &(slot, start, tokens)) in work.iter().enumerate() {
             let first = batch.rows.len() as u32;
             let end = (start + tokens.len()) as u32;
@@ -245,11 +289,11 @@ impl Session {
                 sample: SampleParams::default(),
             });
         }
-        self.run(phase, &batch)
+        batch
     }
 
-    /// Runs a batch.
-    pub fn run(&mut self, phase: Phase, batch: &Batch) -> Result<StepOutput, String> {
+    /// Runs a batch on a graph.
+    pub(crate) fn run(&mut self, phase: Phase, batch: &Batch) -> Result<StepOutput, String> {
         let ticket = self.executor.submit(phase, batch).map_err(|e| e.to_string())?;
         let mut out = StepOutput::default();
         self.executor.collect(ticket, &mut out).map_err(|e| e.to_string())?;
@@ -257,5 +301,7 @@ impl Session {
     }
 }
 
-/// Counts by name, for tables.
-pub type Figures = HashMap<String, f32>;
+/// Carried rows of a width.
+pub(crate) fn carried(data: Vec<f32>, width: usize) -> HostRows {
+    HostRows { width: width as u32, data }
+}
