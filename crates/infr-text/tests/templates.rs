@@ -213,3 +213,43 @@ fn every_template_renders_three_conversations() {
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
+
+#[test]
+fn long_conversations_stay_within_the_limits() {
+    let Some(templates) = templates() else { return };
+    let parts = &conversations()["tools"];
+    let given: Vec<Message> = serde_json::from_value(parts["messages"].clone()).unwrap();
+    let (system, rest) = given.split_first().unwrap();
+    // Turns with and without tools, and one result of a megabyte.
+    let mut messages = vec![system.clone()];
+    for _ in 0..120 {
+        messages.extend_from_slice(&rest[..4]);
+        messages.push(Message::text("user", "And tomorrow? ".repeat(50)));
+        messages.push(Message::text("assistant", "The same. ".repeat(100)));
+    }
+    let large = "21.5 degrees, clear.\n".repeat(50_000);
+    messages[3].content = Some(infr_text::message::Content::Text(large));
+    messages.push(Message::text("user", "Thanks"));
+    let mut failed = Vec::new();
+    let mut slowest = (0.0, "");
+    for (name, source) in &templates {
+        let template = compile(source).unwrap();
+        let request = RenderRequest {
+            messages: &messages,
+            tools: parts.get("tools"),
+            add_generation_prompt: true,
+            ..RenderRequest::default()
+        };
+        let start = Instant::now();
+        match template.render(&request, &clock()) {
+            Ok(_) | Err(TemplateError::Raised(_)) => {}
+            Err(error) => failed.push(format!("{name}: {error}")),
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        if seconds > slowest.0 {
+            slowest = (seconds, name);
+        }
+    }
+    println!("{} messages; slowest {:.2} s: {}", messages.len(), slowest.0, slowest.1);
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}

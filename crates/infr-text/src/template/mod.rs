@@ -83,6 +83,9 @@ pub struct TemplateLimits {
     pub work_per_byte: u64,
     /// Units of work added per pair of messages: templates look back over the conversation.
     pub work_per_pair: u64,
+    /// Copies of the whole conversation allowed per message: some templates collect their text in
+    /// one variable, which every `~` copies.
+    pub copies_per_message: u64,
     /// The most bytes of rendered text, beyond the size of the conversation.
     pub extra_output: usize,
 }
@@ -92,7 +95,25 @@ const PROBE_WORK: u64 = 100_000;
 
 impl Default for TemplateLimits {
     fn default() -> Self {
-        Self { base_work: 2_000_000, work_per_byte: 8, work_per_pair: 100, extra_output: 16 << 20 }
+        Self {
+            base_work: 2_000_000,
+            work_per_byte: 8,
+            work_per_pair: 100,
+            copies_per_message: 12,
+            extra_output: 16 << 20,
+        }
+    }
+}
+
+impl TemplateLimits {
+    /// The units of work for a conversation of so many bytes and messages.
+    fn work_for(&self, bytes: u64, messages: u64) -> u64 {
+        const BYTES_PER_UNIT: u64 = 64;
+        let copies = messages.saturating_mul(self.copies_per_message);
+        (self.base_work)
+            .saturating_add(bytes.saturating_mul(self.work_per_byte))
+            .saturating_add(messages.saturating_mul(messages).saturating_mul(self.work_per_pair))
+            .saturating_add(copies.saturating_mul(bytes / BYTES_PER_UNIT))
     }
 }
 
@@ -233,10 +254,7 @@ impl ChatTemplate {
     ) -> Result<String, TemplateError> {
         let size = context::size(context);
         let n_messages = context.get("messages").and_then(|m| m.as_array()).map_or(0, Vec::len);
-        let pairs = (n_messages as u64).saturating_mul(n_messages as u64);
-        let work = (self.limits.base_work)
-            .saturating_add((size as u64).saturating_mul(self.limits.work_per_byte))
-            .saturating_add(pairs.saturating_mul(self.limits.work_per_pair));
+        let work = self.limits.work_for(size as u64, n_messages as u64);
         let mut env = self.env.clone();
         env.set_fuel(Some(work));
         let template = env.get_template(env::NAME).map_err(env::to_error)?;

@@ -279,3 +279,37 @@ fn a_leading_bos_is_removed_where_the_tokenizer_adds_it() {
 fn the_system_clock_tells_this_century() {
     assert!(SystemClock.now().timestamp() > Timestamp::from_second(1_700_000_000).unwrap());
 }
+
+#[test]
+fn a_files_own_template_is_chosen() {
+    let choose = |pairs: &[(&str, &str)], has_tools: bool| {
+        let mut writer = infr_gguf::Writer::new();
+        writer.set("llama.block_count", 40_u32);
+        for (key, value) in pairs {
+            writer.set(key, *value);
+        }
+        let bytes = writer.begin(Vec::new()).unwrap().finish().unwrap();
+        let file = infr_gguf::Gguf::from_bytes("x", bytes).unwrap();
+        let template = ChatTemplate::from_metadata(file.metadata(), has_tools, specials());
+        template.unwrap().source().to_owned()
+    };
+    let arch = ("general.architecture", "llama");
+    let plain = ("tokenizer.chat_template", "plain");
+    let tools = ("tokenizer.chat_template.tool_use", "tools");
+    assert_eq!(choose(&[arch, plain, tools], false), "plain");
+    assert_eq!(choose(&[arch, plain, tools], true), "tools");
+    assert_eq!(choose(&[arch, plain], true), "plain");
+    assert_eq!(choose(&[arch], false), builtin::CHATML);
+    let tekken = ("tokenizer.ggml.pre", "tekken");
+    assert_eq!(choose(&[arch, tekken], false), builtin::MISTRAL_V7_TEKKEN);
+    assert_eq!(choose(&[arch, tekken, plain], false), "plain");
+}
+
+#[test]
+fn mistrals_built_in_format() {
+    let messages =
+        [Message::text("system", "s"), Message::text("user", "u"), Message::text("assistant", "a")];
+    let request = RenderRequest { messages: &messages, ..RenderRequest::default() };
+    let text = compile(builtin::MISTRAL_V7_TEKKEN).render(&request, &clock()).unwrap();
+    assert_eq!(text, "<s>[SYSTEM_PROMPT]s[/SYSTEM_PROMPT][INST]u[/INST]a</s>");
+}
