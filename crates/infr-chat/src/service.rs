@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use infr_engine::Request;
-use infr_text::message::Message;
+use infr_text::message::{Content, Message};
 use infr_text::reasoning::{ReasoningSplitter, ReasoningStyle};
 use infr_text::template::{ChatTemplate, RenderRequest, SystemClock, strip_leading_bos};
 use infr_text::tokenizer::EncodeOptions;
@@ -50,7 +50,8 @@ impl ChatModel {
             Prompt::Messages(messages) => messages,
         };
         let template = self.template_for(request)?;
-        let text = self.render_with(template, messages, request)?;
+        let folded = (!template.features().system_role).then(|| fold_system(messages));
+        let text = self.render_with(template, folded.as_deref().unwrap_or(messages), request)?;
         Ok((text, template.features().thinking.style))
     }
 
@@ -78,5 +79,44 @@ impl ChatModel {
         let bos = self.tokenizer.bos().and_then(|id| self.tokenizer.piece(id));
         let bos = bos.unwrap_or_default();
         Ok(strip_leading_bos(&text, &bos, self.tokenizer.adds_bos()).to_string())
+    }
+}
+
+/// The conversation with its opening system messages put before the first user message, for
+/// templates that know no system role.
+fn fold_system(messages: &[Message]) -> Vec<Message> {
+    let is_system = |m: &Message| m.role == "system" || m.role == "developer";
+    let text = |m: &Message| m.content.as_ref().map(Content::to_text).unwrap_or_default();
+    let split = messages.iter().position(|m| !is_system(m)).unwrap_or(messages.len());
+    let (system, rest) = messages.split_at(split);
+    let mut folded = rest.to_vec();
+    let mut opening: Vec<String> = system.iter().map(text).collect();
+    match folded.first_mut() {
+        Some(first) if first.role == "user" && !system.is_empty() => {
+            opening.push(text(first));
+            first.content = Some(Content::Text(opening.join("\n\n")));
+        }
+        _ if !system.is_empty() => folded.insert(0, Message::text("user", opening.join("\n\n"))),
+        _ => {}
+    }
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_messages_fold_into_the_first_user_message() {
+        let messages = [
+            Message::text("system", "Be brief."),
+            Message::text("user", "Hi"),
+            Message::text("assistant", "Hello"),
+        ];
+        let folded = fold_system(&messages);
+        assert_eq!(folded.len(), 2);
+        assert_eq!(folded[0], Message::text("user", "Be brief.\n\nHi"));
+        assert_eq!(fold_system(&messages[1..]), messages[1..]);
+        assert_eq!(fold_system(&messages[..1]), [Message::text("user", "Be brief.")]);
     }
 }
