@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use infr_backend::BackendError;
+use infr_models::ModelError;
 
 use crate::placement::PlanError;
 
@@ -63,6 +64,12 @@ pub enum EngineError {
     /// The device failed.
     #[error(transparent)]
     Backend(Arc<BackendError>),
+    /// The model's file does not make a program.
+    #[error(transparent)]
+    Model(Arc<ModelError>),
+    /// The engine has no driver for the model.
+    #[error("models that decode by {0} cannot be run")]
+    Style(&'static str),
     /// The operating system gave no thread.
     #[error("cannot start the engine's thread: {0}")]
     Thread(String),
@@ -71,5 +78,11 @@ pub enum EngineError {
 impl From<BackendError> for EngineError {
     fn from(error: BackendError) -> EngineError {
         EngineError::Backend(Arc::new(error))
+    }
+}
+
+impl From<ModelError> for EngineError {
+    fn from(error: ModelError) -> EngineError {
+        EngineError::Model(Arc::new(error))
     }
 }

@@ -134,5 +134,10 @@ pub(crate) fn finish(mut stream: EventStream) -> Outcome {
 
 /// A request with tokens that look like text: `seed` names it.
 pub(crate) fn text(seed: u32, len: u32) -> Vec<u32> {
-    (0..len).map(|i| (seed.wrapping_mul(31) + i * i * 7 + i) % VOCAB).collect()
+    (0..len)
+        .map(|i| {
+            seed.wrapping_mul(31).wrapping_add(i.wrapping_mul(i).wrapping_mul(7)).wrapping_add(i)
+                % VOCAB
+        })
+        .collect()
 }
