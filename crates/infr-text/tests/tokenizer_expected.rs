@@ -1,5 +1,7 @@
 //! Every vocabulary that llama.cpp ships with expected tokens gives these.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
+
 mod peers;
 
 use infr_text::tokenizer::EncodeOptions;

@@ -5,6 +5,8 @@
 //! between two separators is tokenised as it would be alone (with the space that SentencePiece
 //! vocabularies put before a text, because they also put it after a special token).
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
+
 mod peers;
 
 use std::io::BufWriter;

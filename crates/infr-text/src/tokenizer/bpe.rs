@@ -46,32 +46,43 @@ impl Bpe {
     pub(crate) fn new(table: &TokenTable, merges: &StringArray, alphabet: Alphabet) -> Bpe {
         let n_tokens = table.len() as u32;
         let mut extra: HashMap<Box<[u8]>, u32> = HashMap::new();
-        let mut symbol = |text: &[u8]| {
-            table.id(text).unwrap_or_else(|| match extra.get(text) {
-                Some(&id) => id,
-                None => {
-                    let id = n_tokens + extra.len() as u32;
-                    extra.insert(text.into(), id);
-                    id
-                }
-            })
+        let mut or_extra = |id: Option<u32>, text: &[u8]| {
+            if let Some(id) = id.or_else(|| extra.get(text).copied()) {
+                return id;
+            }
+            let id = n_tokens + extra.len() as u32;
+            extra.insert(text.into(), id);
+            id
         };
         let mut map = FastMap::with_capacity(merges.len());
-        let mut joined = Vec::new();
-        let mut last = 0;
-        for (rank, text) in merges.iter().enumerate() {
-            // A space may itself be the first character of the left part.
-            let Some(space) = text.iter().skip(1).position(|&b| b == b' ') else { continue };
-            let (left, right) = (&text[..space + 1], &text[space + 2..]);
-            joined.clear();
-            joined.extend_from_slice(left);
-            joined.extend_from_slice(right);
-            // Tokens mostly stand in the order of the merges that make them, some made by several.
-            let near = [last, last.saturating_add(1)];
-            let near = near.into_iter().find(|&id| table.text(id) == Some(&joined));
-            last = near.unwrap_or_else(|| symbol(&joined));
-            let pair = Pair { rank: rank as u32, id: last };
-            map.entry(key(symbol(left), symbol(right))).or_insert(pair);
+        let (mut parts, mut ids, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+        let mut last = 0u32;
+        let mut rest = merges.iter().enumerate();
+        let mut block = Vec::with_capacity(BLOCK);
+        loop {
+            block.clear();
+            block.extend(rest.by_ref().take(BLOCK).filter_map(|(rank, text)| {
+                let (left, right) = halves(text)?;
+                Some((left, right, rank as u32))
+            }));
+            parts.clear();
+            parts.extend(block.iter().flat_map(|&(left, right, _)| [left, right]));
+            table.ids(&parts, &mut ids);
+            for (&(left, right, rank), found) in block.iter().zip(ids.chunks_exact(2)) {
+                joined.clear();
+                joined.extend_from_slice(left);
+                joined.extend_from_slice(right);
+                // Tokens mostly stand in the order of the merges that make them, some of them made
+                // by several.
+                let near = [last, last.saturating_add(1)];
+                let near = near.into_iter().find(|&id| table.text(id) == Some(&joined));
+                last = or_extra(near.or_else(|| table.id(&joined)), &joined);
+                let key = key(or_extra(found[0], left), or_extra(found[1], right));
+                map.entry(key).or_insert(Pair { rank, id: last });
+            }
+            if rest.len() == 0 {
+                break;
+            }
         }
         let mut bpe = Bpe {
             alphabet,
@@ -159,6 +170,15 @@ impl Bpe {
             out.extend(bytes.iter().filter_map(|&b| self.fallback[usize::from(b)]));
         }
     }
+}
+
+/// Merges whose parts are looked up together.
+const BLOCK: usize = 64;
+
+/// The two parts of a merge. A space may itself be the first character of the left one.
+fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = 1 + merge.iter().skip(1).position(|&b| b == b' ')?;
+    Some((&merge[..space], &merge[space + 1..]))
 }
 
 fn key(left: u32, right: u32) -> u64 {

@@ -55,7 +55,7 @@ pub struct EncodeOptions {
 #[derive(Debug, Clone)]
 enum Algorithm {
     Bpe(Box<Bpe>),
-    Spm(Spm),
+    Spm(Box<Spm>),
 }
 
 /// How a normal token's text spells what it stands for.
@@ -121,7 +121,7 @@ impl Tokenizer {
         let space_prefix = meta.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let spm = Spm::new(&vocab.tokens, scores.as_deref(), vocab.ids.unknown, space_prefix);
         let specials = specials(meta, &vocab);
-        let (algorithm, spelling) = (Algorithm::Spm(spm), Spelling::Underscores);
+        let (algorithm, spelling) = (Algorithm::Spm(spm.into()), Spelling::Underscores);
         Ok(Tokenizer { vocab, specials, algorithm, spelling })
     }
 

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use regex_automata::meta::{BuildError, Regex};
+use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
 
 use super::error::TokenizerError;
@@ -292,11 +292,15 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(pattern: &str) -> Result<Stage, BuildError> {
-        match LOOK_AHEAD.iter().find_map(|end| pattern.strip_suffix(end)) {
-            Some(words) => Ok(Stage { regex: Regex::new_many(&[words, r"\s+"])?, dense: true }),
-            None => Ok(Stage { regex: Regex::new(pattern)?, dense: false }),
-        }
+    /// Compiles a pattern of the table.
+    fn new(pattern: &str) -> Stage {
+        let words = LOOK_AHEAD.iter().find_map(|end| pattern.strip_suffix(end));
+        let regex = match words {
+            Some(words) => Regex::new_many(&[words, r"\s+"]),
+            None => Regex::new(pattern),
+        };
+        let regex = regex.expect("the table's patterns compile, as a test checks");
+        Stage { regex, dense: words.is_some() }
     }
 
     /// The next match at or after `from`.
@@ -332,8 +336,7 @@ impl PreTokenizer {
             let known = names().collect::<Vec<_>>().join(", ");
             TokenizerError::UnknownPreTokenizer { found: name.to_owned(), known }
         })?;
-        let stages = row.patterns.iter().map(|p| Stage::new(p)).collect::<Result<_, _>>();
-        let stages = stages.expect("the table's patterns compile, as a test checks");
+        let stages = row.patterns.iter().map(|pattern| Stage::new(pattern)).collect();
         Ok(PreTokenizer { stages, ignore_merges: row.ignore_merges, add_bos: row.add_bos })
     }
 

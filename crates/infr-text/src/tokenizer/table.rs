@@ -59,6 +59,25 @@ impl TokenTable {
         self.index.find(self.hasher.hash_one(Some(text)), equal).copied()
     }
 
+    /// The tokens of exactly these texts. Looking many up at once lets the processor wait for the
+    /// memory of all of them together: first the index is read for each text, then the texts that
+    /// it points to, and only where the two disagree is the index searched on.
+    pub(crate) fn ids(&self, texts: &[&[u8]], out: &mut Vec<Option<u32>>) {
+        let probe = |text: &&[u8]| {
+            let hash = self.hasher.hash_one(Some(text));
+            self.index.find(hash, |_| true).copied()
+        };
+        out.clear();
+        out.extend(texts.iter().map(probe));
+        for (&text, id) in texts.iter().zip(out) {
+            if let Some(found) = *id
+                && self.texts.get(found as usize) != Some(text)
+            {
+                *id = self.id(text);
+            }
+        }
+    }
+
     /// The tokens that stand for single bytes, `<0x00>` to `<0xFF>`.
     pub(crate) fn byte_tokens(&self) -> [Option<u32>; 256] {
         std::array::from_fn(|byte| self.id(format!("<0x{byte:02X}>").as_bytes()))
@@ -92,6 +111,9 @@ mod tests {
         assert_eq!(table.id(b"[EMPTY_1]"), Some(1));
         assert_eq!(table.id(b"no such text, and longer than any"), None);
         assert_eq!(table.text(5), None);
+        let mut ids = Vec::new();
+        table.ids(&[b"a", b"", b"bc", b"abc", b"[EMPTY_1]"], &mut ids);
+        assert_eq!(ids, [Some(0), None, Some(2), None, Some(1)]);
         assert_eq!(table.byte_tokens()[10], Some(4));
         assert_eq!(table.byte_tokens()[11], None);
     }
