@@ -1,9 +1,12 @@
 //! What outlives a step: page pools, recurrent slots and the last sampled tokens.
 
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use infr_backend::{BackendError, PageTable, Placement, Slot, StateOp};
 use infr_graph::{Program, StateId, StateKind};
 use infr_tensor::{DType, quant};
+
+use crate::fast::KvData;
 
 /// The rows of keys or values of one layer: `[page][token][width]`.
 #[derive(Debug)]
@@ -42,11 +45,7 @@ impl Pool {
         let width = values.len();
         match self {
             Pool::F32(data) => data[row * width..][..width].copy_from_slice(values),
-            Pool::F16(data) => {
-                for (out, value) in data[row * width..][..width].iter_mut().zip(values) {
-                    *out = f16::from_f32(*value);
-                }
-            }
+            Pool::F16(data) => data[row * width..][..width].convert_from_f32_slice(values),
             Pool::Coded { dtype, bytes } => {
                 let len = width / dtype.block_len() * dtype.block_bytes();
                 let known = quant::encode_row(*dtype, values, &mut bytes[row * len..][..len]);
@@ -60,16 +59,21 @@ impl Pool {
         let width = out.len();
         match self {
             Pool::F32(data) => out.copy_from_slice(&data[row * width..][..width]),
-            Pool::F16(data) => {
-                for (out, value) in out.iter_mut().zip(&data[row * width..][..width]) {
-                    *out = value.to_f32();
-                }
-            }
+            Pool::F16(data) => data[row * width..][..width].convert_to_f32_slice(out),
             Pool::Coded { dtype, bytes } => {
                 let len = width / dtype.block_len() * dtype.block_bytes();
                 let known = quant::decode_row(*dtype, &bytes[row * len..][..len], out);
                 assert!(known, "the encoder was checked when the pool was made");
             }
+        }
+    }
+
+    /// The rows as kernels take them.
+    pub(crate) fn view(&self) -> KvData<'_> {
+        match self {
+            Pool::F32(data) => KvData::F32(data),
+            Pool::F16(data) => KvData::F16(data),
+            Pool::Coded { dtype, bytes } => KvData::Coded(*dtype, bytes),
         }
     }
 

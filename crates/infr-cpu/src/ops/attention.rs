@@ -32,9 +32,8 @@ pub(crate) fn attention(
         let rows = seq.rows.start as usize..seq.rows.end as usize;
         let q = &cx.input(node, 0)[rows.start * q_width..rows.end * q_width];
         let out = &mut out[rows.start * heads * value_dim..rows.end * heads * value_dim];
-        let visible = |row: usize| {
-            cx.step.batch.rows[rows.start + row].visible.as_slice()[cache.group]
-        };
+        let visible =
+            |row: usize| cx.step.batch.rows[rows.start + row].visible.as_slice()[cache.group];
         let gathered = gather(cx, cache, seq);
         for_parts(cx.pool, out, value_dim, |part, out| {
             let (row, head) = (part / heads, part % heads);

@@ -3,6 +3,7 @@
 use infr_graph::{Node, SliceSpec};
 
 use super::Context;
+use crate::par::for_parts;
 
 /// A function of two values; the second may have one element per part of the first's row.
 pub(crate) fn binary(cx: &Context<'_>, node: &Node, out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
@@ -31,8 +32,12 @@ pub(crate) fn with_weight(
 }
 
 /// A function of every element.
-pub(crate) fn map(cx: &Context<'_>, node: &Node, out: &mut [f32], f: impl Fn(f32) -> f32) {
-    out.iter_mut().zip(cx.input(node, 0)).for_each(|(out, x)| *out = f(*x));
+pub(crate) fn map(cx: &Context<'_>, node: &Node, out: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
+    const PART: usize = 4096;
+    let x = cx.input(node, 0);
+    for_parts(cx.pool, out, PART, |part, out| {
+        out.iter_mut().zip(&x[part * PART..]).for_each(|(out, x)| *out = f(*x));
+    });
 }
 
 /// Some elements of every part of the row.

@@ -106,7 +106,9 @@ pub(crate) fn run(cx: &Context<'_>, node: &Node, states: &mut States, out: &mut 
         Op::Scale { by } => elementwise::map(cx, node, out.floats(), |x| x * by),
         Op::Softcap { cap } => {
             let cap = f64::from(*cap);
-            elementwise::map(cx, node, out.floats(), |x| (cap * (f64::from(x) / cap).tanh()) as f32);
+            elementwise::map(cx, node, out.floats(), |x| {
+                (cap * (f64::from(x) / cap).tanh()) as f32
+            });
         }
         Op::Slice(spec) => elementwise::slice(cx, node, *spec, out.floats()),
         Op::Concat { groups } => elementwise::concat(cx, node, *groups, out.floats()),

@@ -5,6 +5,7 @@ use std::f64::consts::PI;
 use infr_graph::{Node, PositionScale, RopeSpec, RopeStyle};
 
 use super::Context;
+use crate::par::for_parts;
 
 /// Rotates pairs of each head (Su et al., "RoFormer", 2021; YaRN: Peng et al., 2023).
 pub(crate) fn rope(cx: &Context<'_>, node: &Node, spec: &RopeSpec, out: &mut [f32]) {
@@ -13,13 +14,14 @@ pub(crate) fn rope(cx: &Context<'_>, node: &Node, spec: &RopeSpec, out: &mut [f3
         (spec.head_dim as usize, spec.start as usize, spec.n_rot as usize);
     let width = cx.width(node, 0);
     let frequencies = frequencies(spec, factors);
-    out.copy_from_slice(cx.input(node, 0));
-    let mut turns = vec![(0.0, 0.0); n_rot / 2];
-    for (row, position) in out.chunks_mut(width).zip(cx.ids(node, 1)) {
-        for (turn, frequency) in turns.iter_mut().zip(&frequencies) {
-            let (sin, cos) = (f64::from(*position) * frequency).sin_cos();
-            *turn = (sin * f64::from(spec.magnitude), cos * f64::from(spec.magnitude));
-        }
+    let (x, positions) = (cx.input(node, 0), cx.ids(node, 1));
+    for_parts(cx.pool, out, width, |row_idx, row| {
+        row.copy_from_slice(&x[row_idx * width..][..width]);
+        let turn = |frequency: &f64| {
+            let (sin, cos) = (f64::from(positions[row_idx]) * frequency).sin_cos();
+            (sin * f64::from(spec.magnitude), cos * f64::from(spec.magnitude))
+        };
+        let turns: Vec<(f64, f64)> = frequencies.iter().map(turn).collect();
         for head in row.chunks_mut(head_dim) {
             let head = &mut head[start..start + n_rot];
             for (i, (sin, cos)) in turns.iter().enumerate() {
@@ -32,7 +34,7 @@ pub(crate) fn rope(cx: &Context<'_>, node: &Node, spec: &RopeSpec, out: &mut [f3
                 head[second] = (a * sin + b * cos) as f32;
             }
         }
-    }
+    });
 }
 
 /// Angle per position of every pair.

@@ -4,6 +4,7 @@ use infr_graph::{Gating, Node, RouteSpec};
 
 use super::Context;
 use super::act::{sigmoid, softplus};
+use crate::par::for_parts;
 
 /// Smallest sum that chosen weights are divided by: the smallest normal half-precision number.
 const SMALLEST_SUM: f64 = 6.103_515_625e-5;
@@ -90,22 +91,23 @@ fn softmax(x: &[f64]) -> Vec<f64> {
 pub(crate) fn combine(cx: &Context<'_>, node: &Node, out: &mut [f32]) {
     let (x, weights) = (cx.input(node, 0), cx.input(node, 1));
     let (used, width) = (cx.width(node, 1), cx.out_width(node));
-    for (row_idx, out) in out.chunks_mut(width).enumerate() {
+    for_parts(cx.pool, out, width, |row_idx, out| {
         for (i, out) in out.iter_mut().enumerate() {
             let term = |k| {
-                f64::from(weights[row_idx * used + k]) * f64::from(x[(row_idx * used + k) * width + i])
+                f64::from(weights[row_idx * used + k])
+                    * f64::from(x[(row_idx * used + k) * width + i])
             };
             *out = (0..used).map(term).sum::<f64>() as f32;
         }
-    }
+    });
 }
 
 /// Part `k` of the output is `w[k]·x`.
 pub(crate) fn spread(cx: &Context<'_>, node: &Node, out: &mut [f32]) {
     let (x, weights) = (cx.input(node, 0), cx.input(node, 1));
     let (used, width) = (cx.width(node, 1), cx.width(node, 0));
-    for (choice, out) in out.chunks_mut(width).enumerate() {
+    for_parts(cx.pool, out, width, |choice, out| {
         let x = &x[choice / used * width..][..width];
         out.iter_mut().zip(x).for_each(|(out, x)| *out = weights[choice] * x);
-    }
+    });
 }

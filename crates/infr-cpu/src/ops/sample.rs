@@ -1,7 +1,7 @@
 //! Sampling, by the one definition of the seam.
 
-use infr_backend::sample::{apply_mask, draw, edit_logits, uniform};
 use infr_backend::Row;
+use infr_backend::sample::{apply_mask, draw, edit_logits, uniform};
 use infr_graph::Node;
 
 use super::{Context, Step};

@@ -1,18 +1,13 @@
-//! The ops that SIMD kernels compute; every other op falls back to the reference.
-//!
-//! A row's arithmetic in these kernels does not depend on its neighbours in the batch: matrix tiles sum
-//! every row in the same order whatever the number of rows.
+//! Matrix products: weights packed at opening, activations put in kernel layout once per value.
 
-use infr_graph::{ExpertSpec, LinearSpec, Node, Op, ValueId};
+use std::ops::Range;
 
-use crate::arena::Taken;
-use crate::fast::{
-    self, Acts, ActsKind, Output, PackError, PackedWeight, RowChoice, Runner, SimdLevel, WeightView,
-};
+use infr_graph::{ExpertSpec, LinearSpec, Node, ValueId};
+
+use crate::fast::{self, Acts, ActsKind, Output, PackError, PackedWeight, RowChoice, Runner};
 use crate::ops::Context;
 use crate::ops::expert_linear::by_expert;
 use crate::par::for_parts;
-use crate::state::States;
 use crate::threads::ThreadPool;
 use crate::weights::{Uses, Weight};
 
@@ -27,10 +22,9 @@ enum Matrix {
     Reference,
 }
 
-/// Kernels with the weights in their layout and the buffers that they work in.
+/// The products of a program.
 #[derive(Debug)]
-pub(crate) struct Kernels {
-    level: SimdLevel,
+pub(super) struct Products {
     matrices: Vec<Matrix>,
     acts: ActsCache,
     /// Activations of the rows that chose one expert, and their products.
@@ -72,14 +66,9 @@ impl ActsCache {
     }
 }
 
-impl Kernels {
+impl Products {
     /// Packs the weights of products, as far as memory allows.
-    pub(crate) fn new(
-        level: SimdLevel,
-        pool: &ThreadPool,
-        weights: &mut [Weight],
-        uses: &[Uses],
-    ) -> Kernels {
+    pub(super) fn new(pool: &ThreadPool, weights: &mut [Weight], uses: &[Uses]) -> Products {
         // Some memory stays for activations and for everything else on the machine.
         let mut budget = match crate::device::free_memory() {
             0 => u64::MAX,
@@ -87,8 +76,7 @@ impl Kernels {
         };
         let matrices = weights.iter_mut().zip(uses);
         let matrices = matrices.map(|(w, u)| prepare(pool, w, *u, &mut budget)).collect();
-        Kernels {
-            level,
+        Products {
             matrices,
             acts: ActsCache::default(),
             expert_acts: Acts::new(),
@@ -98,7 +86,7 @@ impl Kernels {
     }
 
     /// Bytes of packed weights.
-    pub(crate) fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         let of = |m: &Matrix| match m {
             Matrix::Packed(p) => p.packed_bytes() as u64,
             Matrix::File(_) | Matrix::Reference => 0,
@@ -107,56 +95,18 @@ impl Kernels {
     }
 
     /// Forgets the values of the step before.
-    pub(crate) fn begin_step(&mut self) {
+    pub(super) fn begin_step(&mut self) {
         self.acts.forget();
     }
 
-    /// Runs a node, or says that the reference has to.
-    pub(crate) fn run(
+    /// [`infr_graph::Op::Linear`]; `false` when the reference has to.
+    pub(super) fn linear(
         &mut self,
-        cx: &Context<'_>,
+        (cx, run): (&Context<'_>, Runner<'_>),
         node: &Node,
-        _states: &mut States,
-        out: &mut Taken,
+        spec: LinearSpec,
+        out: &mut [f32],
     ) -> bool {
-        match &node.op {
-            Op::Linear(spec) => self.linear(cx, node, *spec, out.floats()),
-            Op::HeadLinear { heads } => self.head_linear(cx, node, *heads as usize, out.floats()),
-            Op::ExpertLinear(spec) => self.expert_linear(cx, node, *spec, out.floats()),
-            Op::Input(_)
-            | Op::Embed
-            | Op::LinearTransposed
-            | Op::RmsNorm(_)
-            | Op::L2Norm { .. }
-            | Op::Rope(_)
-            | Op::PositionScale(_)
-            | Op::KvWrite
-            | Op::Attention(_)
-            | Op::Route(_)
-            | Op::Combine
-            | Op::Spread
-            | Op::GatedAct(_)
-            | Op::Unary(_)
-            | Op::Add
-            | Op::Mul
-            | Op::AddWeight
-            | Op::MulWeight
-            | Op::Scale { .. }
-            | Op::Softcap { .. }
-            | Op::Slice(_)
-            | Op::Concat { .. }
-            | Op::Conv1d(_)
-            | Op::DeltaNet(_)
-            | Op::GatherOut
-            | Op::Softmax
-            | Op::Entropy
-            | Op::Sample
-            | Op::Fused(_) => false,
-        }
-    }
-
-    fn linear(&mut self, cx: &Context<'_>, node: &Node, spec: LinearSpec, out: &mut [f32]) -> bool {
-        let run = Runner { pool: cx.pool, level: self.level };
         let weight = cx.weight(node, 0);
         let matrix = &self.matrices[node.weights[0].index()];
         let Some(kind) = matrix.acts_kind() else { return false };
@@ -173,14 +123,14 @@ impl Kernels {
         true
     }
 
-    fn head_linear(
+    /// [`infr_graph::Op::HeadLinear`]; `false` when the reference has to.
+    pub(super) fn head_linear(
         &mut self,
-        cx: &Context<'_>,
+        (cx, run): (&Context<'_>, Runner<'_>),
         node: &Node,
         heads: usize,
         out: &mut [f32],
     ) -> bool {
-        let run = Runner { pool: cx.pool, level: self.level };
         let weight = cx.weight(node, 0);
         let matrix = &self.matrices[node.weights[0].index()];
         let Some(kind) = matrix.acts_kind() else { return false };
@@ -198,14 +148,14 @@ impl Kernels {
         true
     }
 
-    fn expert_linear(
+    /// [`infr_graph::Op::ExpertLinear`]; `false` when the reference has to.
+    pub(super) fn expert_linear(
         &mut self,
-        cx: &Context<'_>,
+        (cx, run): (&Context<'_>, Runner<'_>),
         node: &Node,
         spec: ExpertSpec,
         out: &mut [f32],
     ) -> bool {
-        let run = Runner { pool: cx.pool, level: self.level };
         let bank = cx.weight(node, 0);
         let matrix = &self.matrices[node.weights[0].index()];
         let Some(kind) = matrix.acts_kind() else { return false };
@@ -291,7 +241,7 @@ fn prepare(pool: &ThreadPool, weight: &mut Weight, uses: Uses, budget: &mut u64)
 fn product(
     run: Runner<'_>,
     (matrix, weight): (&Matrix, &Weight),
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
     acts: &Acts,
     out: Output<'_>,
 ) {
