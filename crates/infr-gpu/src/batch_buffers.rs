@@ -4,6 +4,7 @@
 
 use infr_backend::sample::uniform;
 use infr_backend::{BackendError, Batch, TokenIn, Want};
+use infr_graph::ValueId;
 
 use crate::api::{Api, MemoryKind};
 use crate::states::Patch;
@@ -32,17 +33,27 @@ pub(crate) struct BatchPlaces {
     pub(crate) patches: u64,
     /// Token and log-probability per output row.
     pub(crate) results: u64,
-    /// Logits per output row, when they go back.
-    pub(crate) logits: u64,
-    /// Hidden rows, when they go back.
-    pub(crate) hidden: u64,
+    /// Carried values that come from the host, by their index.
+    pub(crate) carried: Vec<(u8, u64)>,
+    /// Values that go back to the host, and where to.
+    pub(crate) back: Vec<(ValueId, u64)>,
+}
+
+/// What the arrays of one buffer are sized for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BatchShape {
+    pub(crate) rows: u32,
+    /// Cache groups.
+    pub(crate) groups: usize,
+    /// Index and width of the carried values.
+    pub(crate) carried: Vec<(u8, u32)>,
 }
 
 impl BatchPlaces {
     /// Lays the arrays out from `base`; gives the bytes needed.
-    pub(crate) fn new(base: u64, rows: u32, groups: usize) -> (BatchPlaces, u64) {
+    pub(crate) fn new(base: u64, shape: &BatchShape) -> (BatchPlaces, u64) {
         let mut at = base;
-        let rows = u64::from(rows.max(1));
+        let (rows, groups) = (u64::from(shape.rows.max(1)), shape.groups);
         let mut array = |bytes: u64| {
             let place = at;
             at = (at + bytes).next_multiple_of(256);
@@ -60,6 +71,11 @@ impl BatchPlaces {
             // No tile is empty, so there are no more than rows.
             tiles: array(8 * rows),
             patches: array(8 * u64::from(MAX_PATCHES)),
+            carried: shape
+                .carried
+                .iter()
+                .map(|(index, width)| (*index, array(4 * rows * u64::from(*width))))
+                .collect(),
             ..BatchPlaces::default()
         };
         (places, at - base)
@@ -100,20 +116,19 @@ pub(crate) struct BatchBuffers<B> {
 }
 
 impl<B: Clone> BatchBuffers<B> {
-    /// Allocates the arrays for batches of up to `rows` rows.
+    /// Allocates the arrays.
     ///
     /// # Errors
     /// When memory does not suffice.
     pub(crate) fn new<A: Api<Buffer = B>>(
         api: &mut A,
-        rows: u32,
-        groups: usize,
+        shape: &BatchShape,
     ) -> Result<BatchBuffers<B>, BackendError> {
-        let (_, size) = BatchPlaces::new(0, rows, groups);
+        let (_, size) = BatchPlaces::new(0, shape);
         let buffer = api.allocate("batch arrays", MemoryKind::Upload, size)?;
         let base = api.address(&buffer);
-        let (mut places, _) = BatchPlaces::new(base, rows, groups);
-        let results_size = 8 * u64::from(rows.max(1));
+        let (mut places, _) = BatchPlaces::new(base, shape);
+        let results_size = 8 * u64::from(shape.rows.max(1));
         let results = api.allocate("step results", MemoryKind::Readback, results_size)?;
         places.results = api.address(&results);
         let bytes = size + results_size;
@@ -186,6 +201,12 @@ impl<B: Clone> BatchBuffers<B> {
             })
         };
         self.put(api, places.tiles, tiles().flatten());
+        for (index, place) in &places.carried {
+            let Some(rows) = batch.carried.get(usize::from(*index)) else { continue };
+            if !rows.data.is_empty() {
+                api.write(&self.buffer, place - self.base, bytemuck::cast_slice(&rows.data));
+            }
+        }
         let counts = Counts {
             rows: batch.rows.len() as u32,
             seqs: batch.seqs.len() as u32,
@@ -216,7 +237,8 @@ fn params(from: &Filling<'_>, out_idx: usize) -> [u32; 8] {
         p.min_p.to_bits(),
         uniform(p.seed, row.position).to_bits(),
         seq.slot.0,
-        u32::from(samples) | u32::from(samples && is_last) << 1,
+        // Every output row is drawn: the token is a value of the graph like any other.
+        1 | u32::from(samples && is_last) << 1,
         0,
     ]
 }

@@ -44,6 +44,7 @@ impl Limits<'_> {
         if let Some(pair) = slots.windows(2).find(|p| p[0] == p[1]) {
             return invalid(format!("slot {} is used by two sequences", pair[0].0));
         }
+        self.check_carried(batch)?;
         self.check_writes(batch)
     }
 
@@ -146,6 +147,22 @@ impl Limits<'_> {
                 Err(BackendError::Unsupported(format!("row {number} is a carried row")))
             }
         }
+    }
+
+    fn check_carried(&self, batch: &Batch) -> Check {
+        for (index, width) in &self.graph.carried {
+            let Some(rows) = batch.carried.get(usize::from(*index)) else {
+                return invalid(format!("carried value {index} is missing"));
+            };
+            let wanted = batch.rows.len() * *width as usize;
+            if rows.width != *width || rows.data.len() != wanted {
+                let (len, have) = (rows.data.len(), rows.width);
+                return invalid(format!(
+                    "carried value {index} has {len} elements of width {have}, wants {wanted} of {width}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// No cache row is written twice, whatever the page tables share.

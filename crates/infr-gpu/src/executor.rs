@@ -10,32 +10,25 @@ use infr_backend::{
     BackendError, Batch, Executor, MemoryReport, Placement, Slot, StateOp, StepOutput, Ticket,
     TokenIn, WeightSource,
 };
-use infr_graph::{Phase, Program, ShapeClass};
+use infr_graph::{Output, Phase, Program, ShapeClass};
 use infr_kernels::{KernelFamily, Selector};
 
 use crate::api::{Api, MemoryKind};
 use crate::barrier::with_barriers;
-use crate::batch_buffers::{BatchBuffers, BatchPlaces, Filling, MAX_PATCHES};
+use crate::batch_buffers::{BatchBuffers, BatchPlaces, BatchShape, Filling, MAX_PATCHES};
 use crate::check::Limits;
 use crate::dispatch::{Dispatch, Grid, Push};
 use crate::lower::{Ground, RowKind, no_kernel};
 use crate::options::GpuOptions;
-use crate::outputs::{Pending, Written};
+use crate::outputs::{Pending, Written, draw_on_host};
 use crate::places::{StatePlaces, WeightPlace};
-use crate::plan::{Leaving, Plan, Signature};
+use crate::plan::{Back, BackValue, Leaving, Plan, Signature};
 use crate::rope::RopeTables;
 use crate::states::{Patch, States, geometry};
 use crate::weights::{self, Weights};
 
 /// Steps that may wait for collection, and buffers for what they need.
 const RING: usize = 2;
-
-/// What goes back beside tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Back {
-    logits: bool,
-    hidden: bool,
-}
 
 /// What a recording was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +44,7 @@ struct Key {
 struct Recorded<R> {
     recording: R,
     leaving: Vec<Option<Leaving>>,
+    back: Vec<BackValue>,
 }
 
 /// One of the two sets of buffers that steps alternate between.
@@ -59,8 +53,8 @@ struct RingSlot<A: Api> {
     batch: BatchBuffers<A::Buffer>,
     /// The launch that applies patches, and nothing else.
     patch: A::Recording,
-    logits: Option<(A::Buffer, u64)>,
-    hidden: Option<(A::Buffer, u64)>,
+    /// What the host reads beside tokens, and its bytes.
+    back: Option<(A::Buffer, u64)>,
     busy: bool,
 }
 
@@ -69,8 +63,8 @@ struct RingSlot<A: Api> {
 struct InFlight {
     ticket: Ticket,
     value: u64,
-    ring: usize,
-    phase: Phase,
+    key: Key,
+    n_rows: usize,
     rows: Vec<Pending>,
     /// Its results, when they had to be taken before they were asked for.
     done: Option<StepOutput>,
@@ -107,8 +101,7 @@ impl Base {
 
     /// Lowers every graph once at made-up addresses: what has no kernel is found before anything loads.
     fn check(&self, class: ShapeClass) -> Result<(), BackendError> {
-        let groups = self.states.tables.len();
-        let (places, _) = BatchPlaces::new(256, class.rows, groups);
+        let (places, _) = BatchPlaces::new(256, &self.batch_shape(class.rows));
         for signature in &self.signatures {
             self.plan(signature.phase, class)?.lower(self.ground(), &places, 256)?;
         }
@@ -195,7 +188,7 @@ impl<A: Api> GpuExecutor<A> {
         base.states = states.places.clone();
         let mut ring = Vec::new();
         for _ in 0..RING {
-            ring.push(RingSlot::new(&mut api, &base, &states, max_rows)?);
+            ring.push(RingSlot::new(&mut api, &base, max_rows)?);
         }
         let mut arena_bytes = 256;
         for signature in &base.signatures {
@@ -274,7 +267,6 @@ impl<A: Api> GpuExecutor<A> {
 
     /// Makes sure that the recording of a key exists.
     fn prepare(&mut self, key: Key) -> Result<(), BackendError> {
-        self.make_room_back(key)?;
         if self.recorded.contains_key(&key) {
             return Ok(());
         }
@@ -282,52 +274,35 @@ impl<A: Api> GpuExecutor<A> {
         if plan.arena > self.arena_bytes {
             self.grow_arena(plan.arena)?;
         }
-        let mut places = self.ring[key.ring].batch.places.clone();
-        let back = |buffer: &Option<(A::Buffer, u64)>, wanted: bool| match buffer {
-            Some((buffer, _)) if wanted => self.api.address(buffer),
-            Some(_) | None => 0,
-        };
-        places.logits = back(&self.ring[key.ring].logits, key.back.logits);
-        places.hidden = back(&self.ring[key.ring].hidden, key.back.hidden);
+        let (back, bytes) = plan.back(key.back);
+        self.grow_back(key.ring, bytes)?;
+        let slot = &self.ring[key.ring];
+        let mut places = slot.batch.places.clone();
+        if let Some((buffer, _)) = &slot.back {
+            let base = self.api.address(buffer);
+            places.back = back.iter().map(|v| (v.value, base + v.offset)).collect();
+        }
         let list = plan.lower(self.base.ground(), &places, self.api.address(&self.arena))?;
         tracing::debug!(dispatches = list.dispatches.len(), ?key, "recording a plan");
         let recording = self.api.record(&list)?;
         self.recordings += 1;
-        self.recorded.insert(key, Recorded { recording, leaving: plan.leaving() });
+        self.recorded.insert(key, Recorded { recording, leaving: plan.leaving(), back });
         Ok(())
     }
 
-    /// Gives the ring slot of a key buffers for what goes back; a larger one ends the recordings that
-    /// wrote to the smaller.
-    fn make_room_back(&mut self, key: Key) -> Result<(), BackendError> {
-        let signature = self.base.signatures.iter().find(|s| s.phase == key.phase);
-        let signature = signature.ok_or_else(|| no_graph(key.phase))?;
-        let (logits, hidden) = (signature.logits.unwrap_or(0), signature.hidden.unwrap_or(0));
-        let bytes = |width: u32| 4 * u64::from(width) * u64::from(key.class.out_rows.max(1));
-        let too_small = |have: &Option<(A::Buffer, u64)>, width| {
-            have.as_ref().is_none_or(|(_, have)| *have < bytes(width))
-        };
-        let slot = &self.ring[key.ring];
-        let grow_logits = key.back.logits && too_small(&slot.logits, logits);
-        let grow_hidden = key.back.hidden && too_small(&slot.hidden, hidden);
-        if !grow_logits && !grow_hidden {
+    /// Gives a ring slot room for what goes back; more room ends the recordings that wrote to less.
+    fn grow_back(&mut self, ring: usize, bytes: u64) -> Result<(), BackendError> {
+        let have = self.ring[ring].back.as_ref().map_or(0, |(_, have)| *have);
+        if bytes <= have {
             return Ok(());
         }
         self.api.wait(self.timeline)?;
-        self.forget(|k| k.ring == key.ring && k.back != Back::default());
-        let slot = &mut self.ring[key.ring];
-        for (grow, buffer, width, what) in [
-            (grow_logits, &mut slot.logits, logits, "logits for the host"),
-            (grow_hidden, &mut slot.hidden, hidden, "hidden rows for the host"),
-        ] {
-            if grow {
-                if let Some((old, _)) = buffer.take() {
-                    self.api.free(old);
-                }
-                let new = self.api.allocate(what, MemoryKind::Readback, bytes(width))?;
-                *buffer = Some((new, bytes(width)));
-            }
+        self.forget(|k| k.ring == ring && k.back != Back::default());
+        if let Some((old, _)) = self.ring[ring].back.take() {
+            self.api.free(old);
         }
+        let new = self.api.allocate("rows for the host", MemoryKind::Readback, bytes)?;
+        self.ring[ring].back = Some((new, bytes));
         Ok(())
     }
 
@@ -357,19 +332,13 @@ impl<A: Api> GpuExecutor<A> {
         }
         self.api.wait(self.open[index].value)?;
         let step = &mut self.open[index];
-        let signature = self.base.signatures.iter().find(|s| s.phase == step.phase);
-        let width = |of: fn(&Signature) -> Option<u32>| signature.and_then(of).unwrap_or(0);
-        let slot = &mut self.ring[step.ring];
-        let back = |buffer: &'_ Option<(A::Buffer, u64)>, width| {
-            buffer.as_ref().map(|(b, _)| (b.clone(), width))
-        };
-        let (logits, hidden) =
-            (back(&slot.logits, width(|s| s.logits)), back(&slot.hidden, width(|s| s.hidden)));
+        let slot = &mut self.ring[step.key.ring];
         let written = Written {
             api: &self.api,
             results: &slot.batch.results,
-            logits: logits.as_ref().map(|(b, w)| (b, *w)),
-            hidden: hidden.as_ref().map(|(b, w)| (b, *w)),
+            back: self.recorded.get(&step.key).map_or(&[], |r| &r.back),
+            buffer: slot.back.as_ref().map(|(buffer, _)| buffer),
+            n_rows: step.n_rows,
         };
         let mut out = StepOutput::default();
         let drawn = written.collect(&step.rows, &mut out);
@@ -409,19 +378,38 @@ impl<A: Api> GpuExecutor<A> {
 
     /// Every graph output of the step submitted last, as `f32` rows: for `eval`.
     pub(crate) fn last_values(&mut self, batch: &Batch) -> Result<Vec<Vec<f32>>, BackendError> {
-        let Some(key) = self.last else { return Ok(Vec::new()) };
-        let Some(recorded) = self.recorded.get(&key) else { return Ok(Vec::new()) };
-        let mut out = Vec::new();
-        for leaving in recorded.leaving.iter().flatten() {
-            let rows = match leaving.rows {
+        let Some(recorded) = self.last.and_then(|key| self.recorded.get(&key)) else {
+            return Ok(Vec::new());
+        };
+        let (out_rows, mut out) = (batch.out_rows(), Vec::new());
+        let leaving: Vec<Leaving> = recorded.leaving.iter().flatten().cloned().collect();
+        let mut logits = None;
+        for value in &leaving {
+            let n_rows = match value.rows {
                 RowKind::Batch => batch.rows.len(),
-                RowKind::Out => batch.out_rows().len(),
+                RowKind::Out => out_rows.len(),
             };
-            let mut words = vec![0u32; rows * leaving.width as usize];
+            let mut words = vec![0u32; n_rows * value.width as usize];
             let bytes = bytemuck::cast_slice_mut(&mut words);
-            self.api.download(&self.arena, leaving.offset, bytes)?;
-            let value = |w: u32| if leaving.is_ids { w as i32 as f32 } else { f32::from_bits(w) };
-            out.push(words.into_iter().map(value).collect());
+            self.api.download(&self.arena, value.offset, bytes)?;
+            let float = |w: u32| if value.is_ids { w as i32 as f32 } else { f32::from_bits(w) };
+            out.push(words.into_iter().map(float).collect::<Vec<f32>>());
+            if value.kind == Output::Logits {
+                logits = Some((out.len() - 1, value.width as usize));
+            }
+        }
+        // Where the device cannot draw, the host has the last word on tokens.
+        let tokens = leaving.iter().position(|v| v.kind == Output::Tokens);
+        if let (Some(tokens), Some((logits, vocab))) = (tokens, logits) {
+            for (out_idx, row_idx) in out_rows.iter().enumerate() {
+                let row = &batch.rows[*row_idx as usize];
+                let params = &batch.seqs[usize::from(row.seq)].sample;
+                if row.mask.is_some() || params.edits_logits() {
+                    let logits = &out[logits][out_idx * vocab..][..vocab];
+                    let host = (params.clone(), row.mask.clone());
+                    out[tokens][out_idx] = draw_on_host(&host, row.position, logits) as f32;
+                }
+            }
         }
         Ok(out)
     }
@@ -446,15 +434,10 @@ fn class_of(max_rows: u32, sizes: Sizes, selector: &Selector) -> ShapeClass {
 }
 
 impl<A: Api> RingSlot<A> {
-    fn new(
-        api: &mut A,
-        base: &Base,
-        states: &States<A::Buffer>,
-        max_rows: u32,
-    ) -> Result<RingSlot<A>, BackendError> {
-        let batch = BatchBuffers::new(api, max_rows, states.pages.len())?;
+    fn new(api: &mut A, base: &Base, max_rows: u32) -> Result<RingSlot<A>, BackendError> {
+        let batch = BatchBuffers::new(api, &base.batch_shape(max_rows))?;
         let patch = api.record(&with_barriers(vec![patch_dispatch(base, &batch.places)?]))?;
-        Ok(RingSlot { batch, patch, logits: None, hidden: None, busy: false })
+        Ok(RingSlot { batch, patch, back: None, busy: false })
     }
 }
 
@@ -495,6 +478,7 @@ impl<A: Api> Executor for GpuExecutor<A> {
             Pending::new(row, seq.slot, &seq.sample, graph.samples)
         };
         let rows: Vec<Pending> = out_rows.iter().map(pending).collect();
+        let carries = graph.carries;
         self.finish_for_tokens(batch)?;
         let Some(ring) = self.ring.iter().position(|r| !r.busy) else {
             return Err(BackendError::InvalidBatch("both ring slots are busy".into()));
@@ -507,6 +491,7 @@ impl<A: Api> Executor for GpuExecutor<A> {
         let back = Back {
             logits: rows.iter().any(Pending::needs_logits),
             hidden: rows.iter().any(Pending::needs_hidden),
+            carried: carries,
         };
         let key = Key { phase, class, back, ring };
         self.prepare(key)?;
@@ -529,7 +514,8 @@ impl<A: Api> Executor for GpuExecutor<A> {
         self.last = Some(key);
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.open.push_back(InFlight { ticket, value, ring, phase, rows, done: None });
+        let n_rows = batch.rows.len();
+        self.open.push_back(InFlight { ticket, value, key, n_rows, rows, done: None });
         Ok(ticket)
     }
 
@@ -566,8 +552,7 @@ impl<A: Api> Executor for GpuExecutor<A> {
     }
 
     fn memory(&self) -> MemoryReport {
-        let back = |b: &Option<(A::Buffer, u64)>| b.as_ref().map_or(0, |(_, bytes)| *bytes);
-        let ring = |r: &RingSlot<A>| r.batch.bytes + back(&r.logits) + back(&r.hidden);
+        let ring = |r: &RingSlot<A>| r.batch.bytes + r.back.as_ref().map_or(0, |(_, b)| *b);
         MemoryReport {
             weights: self.loaded.bytes,
             pages: self.states.bytes,
@@ -596,6 +581,18 @@ impl<A: Api> GpuExecutor<A> {
 }
 
 impl Base {
+    /// What the batch arrays are sized for.
+    fn batch_shape(&self, rows: u32) -> BatchShape {
+        let mut carried: Vec<(u8, u32)> = Vec::new();
+        for (index, width) in self.signatures.iter().flat_map(|s| &s.carried) {
+            match carried.iter_mut().find(|(i, _)| i == index) {
+                Some((_, widest)) => *widest = (*widest).max(*width),
+                None => carried.push((*index, *width)),
+            }
+        }
+        BatchShape { rows, groups: self.states.tables.len(), carried }
+    }
+
     /// Rows of an attention tile.
     fn q_tile(&self) -> u32 {
         self.selector.tuning.constant(KernelFamily::AttnPrefill, "q_tile").unwrap_or(1)
@@ -611,7 +608,7 @@ impl<A: Api> Drop for GpuExecutor<A> {
         for mut slot in self.ring.drain(..) {
             self.api.destroy(slot.patch);
             slot.batch.free(&mut self.api);
-            for (buffer, _) in [slot.logits, slot.hidden].into_iter().flatten() {
+            if let Some((buffer, _)) = slot.back {
                 self.api.free(buffer);
             }
         }

@@ -1,9 +1,12 @@
 //! From what a finished step wrote to what each row asked for.
 
 use infr_backend::sample::{apply_mask, draw, edit_logits, log_sum_exp, top_logprobs, uniform};
-use infr_backend::{Row, RowOut, SampleParams, Slot, StepOutput, TokenMask, Want};
+use infr_backend::{HostRows, Row, RowOut, SampleParams, Slot, StepOutput, TokenMask, Want};
+use infr_graph::Output;
 
 use crate::api::Api;
+use crate::lower::RowKind;
+use crate::plan::BackValue;
 
 /// An output row of a step in flight.
 #[derive(Debug, Clone)]
@@ -56,19 +59,40 @@ impl Pending {
 pub(crate) struct Written<'a, A: Api> {
     pub(crate) api: &'a A,
     pub(crate) results: &'a A::Buffer,
-    /// Logits with their width.
-    pub(crate) logits: Option<(&'a A::Buffer, u32)>,
-    /// Hidden rows with their width.
-    pub(crate) hidden: Option<(&'a A::Buffer, u32)>,
+    /// What went back, and the buffer that it lies in.
+    pub(crate) back: &'a [BackValue],
+    pub(crate) buffer: Option<&'a A::Buffer>,
+    pub(crate) n_rows: usize,
 }
 
 impl<A: Api> Written<'_, A> {
-    fn row(&self, from: Option<(&A::Buffer, u32)>, out_idx: usize) -> Vec<f32> {
-        let Some((buffer, width)) = from else { return Vec::new() };
-        let mut row = vec![0.0f32; width as usize];
-        let offset = 4 * u64::from(width) * out_idx as u64;
-        self.api.read(buffer, offset, bytemuck::cast_slice_mut(&mut row));
-        row
+    fn floats(&self, value: &BackValue, first: usize, n_rows: usize) -> Vec<f32> {
+        let Some(buffer) = self.buffer else { return Vec::new() };
+        let mut floats = vec![0.0f32; n_rows * value.width as usize];
+        let offset = value.offset + 4 * u64::from(value.width) * first as u64;
+        self.api.read(buffer, offset, bytemuck::cast_slice_mut(&mut floats));
+        floats
+    }
+
+    fn row(&self, kind: Output, out_idx: usize) -> Vec<f32> {
+        let value = self.back.iter().find(|v| v.kind == kind);
+        value.map_or_else(Vec::new, |v| self.floats(v, out_idx, 1))
+    }
+
+    fn carried(&self, n_out: usize, out: &mut Vec<HostRows>) {
+        out.clear();
+        for value in self.back {
+            let Output::Carried(index) = value.kind else { continue };
+            let index = usize::from(index);
+            if out.len() <= index {
+                out.resize_with(index + 1, HostRows::default);
+            }
+            let n_rows = match value.rows {
+                RowKind::Batch => self.n_rows,
+                RowKind::Out => n_out,
+            };
+            out[index] = HostRows { width: value.width, data: self.floats(value, 0, n_rows) };
+        }
     }
 
     /// Fills `out`; gives the tokens that the host drew and that are the last ones of their slots.
@@ -76,11 +100,11 @@ impl<A: Api> Written<'_, A> {
         let mut results = vec![[0u32; 2]; rows.len()];
         self.api.read(self.results, 0, bytemuck::cast_slice_mut(&mut results));
         let mut drawn = Vec::new();
-        out.carried.clear();
+        self.carried(rows.len(), &mut out.carried);
         out.rows.clear();
         for (out_idx, (row, result)) in rows.iter().zip(results).enumerate() {
             let logits = match row.needs_logits() {
-                true => self.row(self.logits, out_idx),
+                true => self.row(Output::Logits, out_idx),
                 false => Vec::new(),
             };
             let mut filled = match row.want {
@@ -102,7 +126,7 @@ impl<A: Api> Written<'_, A> {
                 }
                 Want::Logits => RowOut { logits: logits.clone(), ..RowOut::default() },
                 Want::Hidden => {
-                    RowOut { hidden: self.row(self.hidden, out_idx), ..RowOut::default() }
+                    RowOut { hidden: self.row(Output::Hidden, out_idx), ..RowOut::default() }
                 }
             };
             if let Want::Logprobs { top } = row.want {
@@ -114,7 +138,8 @@ impl<A: Api> Written<'_, A> {
     }
 }
 
-fn draw_on_host(
+/// A token by the definition, whatever the device can do.
+pub(crate) fn draw_on_host(
     (params, mask): &(SampleParams, Option<TokenMask>),
     position: u32,
     logits: &[f32],

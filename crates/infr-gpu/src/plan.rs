@@ -28,13 +28,17 @@ pub(crate) struct Signature {
     pub(crate) samples: bool,
     /// Token ids must be below this.
     pub(crate) vocab: Option<u32>,
+    /// Index and width of the carried values that the graph reads.
+    pub(crate) carried: Vec<(u8, u32)>,
+    /// Whether carried values leave the graph.
+    pub(crate) carries: bool,
 }
 
 impl Signature {
     /// The facts of a verified graph.
     pub(crate) fn new(phase: Phase, graph: &Graph, program: &Program) -> Signature {
-        let sample = graph.nodes.iter().find(|n| n.op == Op::Sample);
-        let logits = graph.output(Output::Logits).or(sample.map(|n| n.inputs[0]));
+        let logits = logits(graph);
+        let samples = graph.nodes.iter().any(|n| n.op == Op::Sample);
         let width = |value: ValueId| graph.value(value).shape.width().unwrap_or(1);
         let tables = graph.nodes.iter().filter(|n| n.op == Op::Embed);
         let vocab = tables.filter_map(|n| {
@@ -43,11 +47,17 @@ impl Signature {
                 _ => None,
             }
         });
+        let carried = graph.nodes.iter().filter_map(|n| match n.op {
+            Op::Input(BatchField::Carried { index, width }) => Some((index, width)),
+            _ => None,
+        });
         Signature {
+            carried: carried.collect(),
+            carries: graph.outputs.iter().any(|(kind, _)| matches!(kind, Output::Carried(_))),
             phase,
             logits: logits.map(width),
             hidden: graph.output(Output::Hidden).map(width),
-            samples: sample.is_some(),
+            samples,
             vocab: vocab.min(),
         }
     }
@@ -56,11 +66,37 @@ impl Signature {
 /// A value that leaves the graph, in the arena.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaving {
+    pub(crate) kind: Output,
     /// Offset in the arena.
     pub(crate) offset: u64,
     pub(crate) width: u32,
     pub(crate) rows: RowKind,
     pub(crate) is_ids: bool,
+}
+
+/// The logits that rows are sampled from.
+fn logits(graph: &Graph) -> Option<ValueId> {
+    let sample = graph.nodes.iter().find(|n| n.op == Op::Sample);
+    graph.output(Output::Logits).or(sample.map(|n| n.inputs[0]))
+}
+
+/// What of a step goes back to the host beside tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Back {
+    pub(crate) logits: bool,
+    pub(crate) hidden: bool,
+    pub(crate) carried: bool,
+}
+
+/// A value that goes back to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BackValue {
+    pub(crate) kind: Output,
+    pub(crate) value: ValueId,
+    /// Offset in the memory that the host reads.
+    pub(crate) offset: u64,
+    pub(crate) width: u32,
+    pub(crate) rows: RowKind,
 }
 
 /// A graph in one class, before anything is at an address.
@@ -139,9 +175,14 @@ impl Plan {
             let address = match node.op {
                 Op::Input(BatchField::Tokens) => batch.tokens,
                 Op::Input(BatchField::Positions) => batch.positions,
+                Op::Input(BatchField::Carried { index, .. }) => {
+                    let place = batch.carried.iter().find(|(i, _)| *i == index);
+                    place.expect("the arrays are made for all carried values").1
+                }
                 _ => continue,
             };
-            let bytes = 4 * u64::from(self.class.rows);
+            let width = self.graph.value(node.outputs[0]).shape.width().unwrap_or(1);
+            let bytes = 4 * u64::from(self.class.rows) * u64::from(width);
             values[node.outputs[0].index()] = address..address + bytes;
         }
         let scratch: Vec<Range<u64>> = self.scratch.iter().copied().map(range).collect();
@@ -155,12 +196,37 @@ impl Plan {
         Ok(with_barriers(Lower::run(ground, site)?))
     }
 
+    /// The values that go back, one behind the other, and their bytes.
+    pub(crate) fn back(&self, back: Back) -> (Vec<BackValue>, u64) {
+        let mut kinds = Vec::new();
+        if let Some(value) = logits(&self.graph).filter(|_| back.logits) {
+            kinds.push((Output::Logits, value));
+        }
+        kinds.extend(self.graph.outputs.iter().copied().filter(|(kind, _)| match kind {
+            Output::Hidden => back.hidden,
+            Output::Carried(_) => back.carried,
+            Output::Logits | Output::Tokens => false,
+        }));
+        let mut end = 0;
+        let value = |(kind, value): (Output, ValueId)| {
+            let rows = RowKind::of(&self.graph, value);
+            let width = self.graph.value(value).shape.width().unwrap_or(1);
+            let offset = end;
+            let bytes = 4 * u64::from(width) * u64::from(rows.bound(self.class));
+            end = (end + bytes).next_multiple_of(memory::ALIGN);
+            BackValue { kind, value, offset, width, rows }
+        };
+        let values = kinds.into_iter().map(value).collect();
+        (values, end)
+    }
+
     /// Every value that leaves the graph, in the graph's order; `None` for batch arrays.
     pub(crate) fn leaving(&self) -> Vec<Option<Leaving>> {
-        let leaving = |(_, value): &(Output, ValueId)| {
+        let leaving = |(kind, value): &(Output, ValueId)| {
             let desc = self.graph.value(*value);
             let (offset, _) = self.values[value.index()]?;
             Some(Leaving {
+                kind: *kind,
                 offset,
                 width: desc.shape.width().unwrap_or(1),
                 rows: RowKind::of(&self.graph, *value),
@@ -174,7 +240,7 @@ impl Plan {
 /// First and last step of every value that lives in the arena.
 fn lives(graph: &Graph) -> Vec<Option<(usize, usize)>> {
     fn touch(node: &Node, index: usize, lives: &mut [Option<(usize, usize)>]) {
-        if let Op::Input(BatchField::Tokens | BatchField::Positions) = node.op {
+        if let Op::Input(_) = node.op {
             return;
         }
         if let Op::Fused(fused) = &node.op {
@@ -194,7 +260,8 @@ fn lives(graph: &Graph) -> Vec<Option<(usize, usize)>> {
     for (index, node) in graph.nodes.iter().enumerate() {
         touch(node, index, &mut lives);
     }
-    for (_, value) in &graph.outputs {
+    let logits = logits(graph);
+    for value in graph.outputs.iter().map(|(_, v)| v).chain(&logits) {
         if let Some(life) = &mut lives[value.index()] {
             life.1 = usize::MAX;
         }

@@ -177,11 +177,6 @@ impl<B: Clone> States<B> {
         Ok(())
     }
 
-    /// The patch that sets the last token of a slot.
-    pub(crate) fn last_patch(slot: Slot, token: u32) -> Patch {
-        [slot.0, token]
-    }
-
     fn page(&self, group: u16, page: u32) -> Result<u64, BackendError> {
         match self.pages.get(usize::from(group)) {
             Some(&n) if page < n => Ok(u64::from(page)),

@@ -6,6 +6,7 @@
 //! new memory is poisoned.
 
 mod attention;
+mod backend;
 mod elementwise;
 mod linear;
 mod memory;
@@ -23,6 +24,8 @@ use crate::dispatch::{Dispatch, DispatchList, Grid};
 use crate::executor::Device;
 use crate::options::GpuOptions;
 use memory::Memory;
+
+pub use backend::FakeBackend;
 
 /// A buffer of the fake device.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,9 +14,7 @@ mod sample;
 use std::ops::Range;
 
 use infr_backend::BackendError;
-use infr_graph::{
-    BatchField, Fused, FusedKind, FusionSupport, Graph, Node, Op, Program, ShapeClass, ValueId,
-};
+use infr_graph::{Fused, FusedKind, FusionSupport, Graph, Node, Op, Program, ShapeClass, ValueId};
 use infr_kernels::{Ask, KernelError, KernelFamily, Pick, Selector, Work};
 use infr_tensor::{DType, Dim};
 
@@ -129,8 +127,8 @@ impl<'a> Lower<'a> {
 
     fn node(&mut self, index: usize, node: &'a Node) -> Lowered {
         match &node.op {
-            Op::Input(BatchField::Tokens | BatchField::Positions) => Ok(()),
-            Op::Input(BatchField::Carried { .. }) => unsupported(&node.op),
+            // Inputs are arrays of the batch.
+            Op::Input(_) => Ok(()),
             Op::Embed => self.embed(node),
             Op::Linear(spec) => self.linear(node, *spec),
             Op::LinearTransposed => unsupported(&node.op),

@@ -1,6 +1,6 @@
 //! Sampling, and what goes back to the host beside tokens.
 
-use infr_graph::{Node, Output, ValueId};
+use infr_graph::{Node, ValueId};
 use infr_kernels::KernelFamily;
 
 use super::{Job, Lower, Lowered, elementwise, no_kernel};
@@ -32,18 +32,10 @@ impl Lower<'_> {
         self.push(&pick, job)
     }
 
-    /// Copies logits and hidden rows to the host where the plan has room for them.
+    /// Copies what goes back to the host.
     pub(super) fn copy_back(&mut self) -> Lowered {
-        let graph = self.site.graph;
-        for (to, kind) in
-            [(self.site.batch.logits, Output::Logits), (self.site.batch.hidden, Output::Hidden)]
-        {
-            match graph.output(kind) {
-                Some(value) if to != 0 => self.copy_rows(value, to)?,
-                Some(_) | None => {}
-            }
-        }
-        Ok(())
+        let batch = self.site.batch;
+        batch.back.iter().try_for_each(|(value, to)| self.copy_rows(*value, *to))
     }
 
     fn copy_rows(&mut self, x: ValueId, to: u64) -> Lowered {
