@@ -86,10 +86,10 @@ mod tests {
     fn entries_know_their_line() {
         let text = "# a comment\n[sampling]\ntemp = 0.5\n\n[kv]\ntype = \"f32\"\n";
         let entries = parse("infr.toml", text).unwrap();
-        assert_eq!(entries[0].path, "sampling.temp");
-        assert_eq!(entries[0].place, "infr.toml:3");
-        assert_eq!(entries[1].text, "f32");
-        assert_eq!(entries[1].place, "infr.toml:6");
+        let find = |path: &str| entries.iter().find(|e| e.path == path).unwrap();
+        assert_eq!(find("sampling.temp").place, "infr.toml:3");
+        assert_eq!(find("kv.type").text, "f32");
+        assert_eq!(find("kv.type").place, "infr.toml:6");
     }
 
     #[test]

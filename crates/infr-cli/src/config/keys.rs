@@ -148,14 +148,20 @@ pub(crate) fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|k| k.path == path)
 }
 
-/// The path nearest to a misspelt one, when one is near.
+/// The path nearest to a misspelt one, when one is near: as a whole, or in its last word.
 pub(crate) fn nearest(path: &str) -> Option<&'static str> {
-    let limit = 2.max(path.len() / 3);
+    let near = |a: &str, b: &str| {
+        let distance = distance(a, b);
+        (distance <= 2.min(a.len() / 3) || distance <= a.len() / 4).then_some(distance)
+    };
     let last = |p: &str| p.rsplit('.').next().unwrap_or(p).to_string();
     KEYS.iter()
-        .map(|k| (distance(path, k.path).min(distance(&last(path), &last(k.path)) + 1), k.path))
+        .filter_map(|k| {
+            let whole = near(path, k.path);
+            let word = near(&last(path), &last(k.path)).map(|d| d + 1);
+            Some((whole.into_iter().chain(word).min()?, k.path))
+        })
         .min()
-        .filter(|(d, _)| *d <= limit)
         .map(|(_, p)| p)
 }
 
