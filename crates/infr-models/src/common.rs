@@ -36,11 +36,26 @@ pub(crate) struct Common {
     pub value_dim: u32,
     /// One vector per sequence instead of tokens.
     pub pooling: Option<Pooling>,
+    /// Classes of a reranker.
+    pub classes: u32,
 }
 
 impl Common {
-    /// Reads and checks the keys.
+    /// Reads and checks the keys of a model whose layers all have attention.
     pub(crate) fn parse(h: &Hparams<'_>) -> Result<Common, ModelError> {
+        let common = Common::parse_mixed(h)?;
+        for (suffix, heads) in
+            [("attention.head_count", &common.heads), ("attention.head_count_kv", &common.kv_heads)]
+        {
+            if heads.contains(&0) {
+                return Err(h.wrong(suffix, 0, "every layer needs at least one"));
+            }
+        }
+        Ok(common)
+    }
+
+    /// Reads and checks the keys of a model that may have layers without attention: 0 KV heads.
+    pub(crate) fn parse_mixed(h: &Hparams<'_>) -> Result<Common, ModelError> {
         let blocks = h.require_u32("block_count", 1..=MAX_BLOCKS)?;
         let draft_layers = h.u32("nextn_predict_layers", 0..=blocks - 1)?.unwrap_or(0);
         let embedding = h.require_u32("embedding_length", WIDTH)?;
@@ -76,6 +91,7 @@ impl Common {
             key_dim,
             value_dim,
             pooling: h.pooling()?,
+            classes: h.classes()?,
         })
     }
 

@@ -57,11 +57,6 @@ impl<'a> Hparams<'a> {
         format!("{}.{suffix}", self.arch)
     }
 
-    /// Whether the key is there.
-    pub(crate) fn has(&self, suffix: &str) -> bool {
-        self.meta.get(&self.key(suffix)).is_some()
-    }
-
     /// The error for a value that is not allowed.
     pub(crate) fn wrong(
         &self,
@@ -203,6 +198,16 @@ impl<'a> Hparams<'a> {
                 found: format!("a list of {found}"),
                 allowed: format!("1 to {MAX_VOCAB} tokens are allowed"),
             }),
+        }
+    }
+
+    /// Classes that a reranker's head tells apart.
+    pub(crate) fn classes(&self) -> Result<u32, ModelError> {
+        const KEY: &str = "classifier.output_labels";
+        let labels = self.meta.strings(&self.key(KEY))?.map_or(1, |labels| labels.len());
+        match u32::try_from(labels) {
+            Ok(n @ 1..=MAX_HEADS) => Ok(n),
+            _ => Err(self.wrong(KEY, labels, format!("1 to {MAX_HEADS} labels are allowed"))),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The end of a graph: wanted rows, final norm, logits, sampling.
 
-use infr_graph::{Output, Phase, ValueId};
+use infr_graph::{Output, Phase, Unary, ValueId};
 
 use crate::blocks::{embed, norm};
 use crate::common::Common;
 use crate::error::ModelError;
+use crate::family::Pooling;
 use crate::net::Net;
 use crate::table::Need;
 
@@ -49,14 +50,34 @@ pub(crate) fn finish(
     let x = net.b.gather_out(x);
     let hidden = norm::rms(net, x, head.norm)?;
     net.b.output(Output::Hidden, hidden);
-    if common.pooling.is_none() {
-        let logits = logits(net, common, hidden, head)?;
-        net.b.output(Output::Logits, logits);
-        let tokens = net.b.sample(logits);
-        net.b.output(Output::Tokens, tokens);
+    match common.pooling {
+        None => {
+            let logits = logits(net, common, hidden, head)?;
+            net.b.output(Output::Logits, logits);
+            let tokens = net.b.sample(logits);
+            net.b.output(Output::Tokens, tokens);
+        }
+        Some(Pooling::Rank) => {
+            let classes = classes(net, common, hidden)?;
+            net.b.output(Output::Logits, classes);
+        }
+        Some(Pooling::Mean | Pooling::Cls | Pooling::Last) => {}
     }
     net.end_graph(Phase::Forward);
     Ok(())
+}
+
+/// A reranker's logits: `cls` with a hyperbolic tangent where the file has it, then `cls.output`.
+fn classes(net: &mut Net<'_>, common: &Common, hidden: ValueId) -> Result<ValueId, ModelError> {
+    let e = common.embedding;
+    let x = match net.matrix_opt("cls", e, e, Need::Optional)? {
+        Some(dense) => {
+            let x = net.b.linear(hidden, dense);
+            net.b.unary(Unary::Tanh, x)
+        }
+        None => hidden,
+    };
+    net.linear(x, "cls.output", common.classes)
 }
 
 /// Logits of rows that have been normalised.

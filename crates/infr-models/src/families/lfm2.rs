@@ -25,7 +25,7 @@ impl Family for Lfm2 {
 
     fn parse(&self, gguf: &Gguf) -> Result<Box<dyn Model>, ModelError> {
         let h = Hparams::new(gguf.metadata())?;
-        let common = Common::parse(&h)?;
+        let common = Common::parse_mixed(&h)?;
         let rope = Rope::parse(&h, &common, RopeStyle::Halves)?;
         let info = common.info(&h, gguf, sampling::OTHER)?;
         let experts = match h.architecture() {

@@ -35,7 +35,11 @@ impl Family for Qwen3 {
 
     fn tiny(&self, unit: u32) -> Vec<Recipe> {
         let plain = |name, arch| Recipe::tiny(name, arch, unit).context(4096, 1e6);
+        let reranker = plain("qwen3_reranker", "qwen3")
+            .key(".pooling_type", 4u32)
+            .key(".classifier.output_labels", vec!["yes", "no"]);
         vec![
+            reranker,
             plain("qwen3", "qwen3"),
             plain("qwen3moe", "qwen3moe").experts(8, 2, unit).with(&["output.weight"]),
         ]

@@ -119,14 +119,7 @@ pub fn write<W: Write>(
     out: W,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), SynthError> {
-    let mix = Mix::by_name(mix).ok_or_else(|| {
-        let known: Vec<&str> = mix::MIXES.iter().map(|m| m.name).collect();
-        SynthError::Unknown { found: mix.to_owned(), known: known.join(", ") }
-    })?;
-    let mut writer = header(recipe, mix);
-    for (tensor, dtype) in typed(recipe, mix, wanted(recipe, &writer)?) {
-        writer.tensor(&tensor.name, &tensor.dims, TensorType::Known(dtype))?;
-    }
+    let writer = plan(recipe, mix)?;
     let total = writer.tensors().iter().map(|t| t.bytes).sum();
     let mut data = writer.begin(out)?;
     let mut done = 0;
@@ -148,6 +141,22 @@ pub fn write<W: Write>(
     }
     data.finish()?;
     Ok(())
+}
+
+/// The header of a recipe's file in the file type `mix`: keys, and tensors with types and shapes.
+///
+/// # Errors
+/// When the mix is unknown or the recipe invalid.
+pub fn plan(recipe: &Recipe, mix: &str) -> Result<Writer, SynthError> {
+    let mix = Mix::by_name(mix).ok_or_else(|| {
+        let known: Vec<&str> = mix::MIXES.iter().map(|m| m.name).collect();
+        SynthError::Unknown { found: mix.to_owned(), known: known.join(", ") }
+    })?;
+    let mut writer = header(recipe, mix);
+    for (tensor, dtype) in typed(recipe, mix, wanted(recipe, &writer)?) {
+        writer.tensor(&tensor.name, &tensor.dims, TensorType::Known(dtype))?;
+    }
+    Ok(writer)
 }
 
 /// The key-value section of a recipe's file.
