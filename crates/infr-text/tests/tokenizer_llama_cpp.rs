@@ -69,6 +69,33 @@ fn pre_tokenizers() {
     assert_eq!(wrong, 0);
 }
 
+/// The tokens that end a generation are those that llama.cpp lists when it loads a file.
+#[test]
+fn ends_of_generation() {
+    let Some(peers) = peers::peers("ends_of_generation") else { return };
+    for (name, path) in peers::vocabularies(&peers) {
+        let Some(tokenizer) = peers::tokenizer(&name, &path) else { continue };
+        let mut command = Command::new(peers.join("llama/bin/llama-tokenize"));
+        let output = command.arg("-m").arg(&path).args(["-p", "x", "-lv", "5"]).output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr).into_owned()
+            + &String::from_utf8_lossy(&output.stdout);
+        // Lines such as "load:   - 1 ('<eos>')", then "'</s>' is a normal token here, …".
+        let mut listed: Vec<(u32, String)> = log
+            .lines()
+            .filter_map(|line| {
+                let (id, text) = line.split_once("load:   - ")?.1.split_once(" ('")?;
+                Some((id.parse().ok()?, text.trim_end().strip_suffix("')")?.to_owned()))
+            })
+            .collect();
+        let removed = |text: &str| log.contains(&format!("'{text}' is a normal token here"));
+        listed.retain(|(_, text)| !removed(text));
+        let listed: Vec<u32> = listed.into_iter().map(|(id, _)| id).collect();
+        assert!(!listed.is_empty(), "{name}: llama.cpp lists nothing");
+        assert_eq!(tokenizer.eog_ids(), listed, "{name}");
+        println!("{name}: ends {listed:?}");
+    }
+}
+
 /// Texts on which llama.cpp departs from the model's own pattern, by vocabulary or pre-tokenizer.
 fn excuse(name: &str) -> Option<Regex> {
     let pattern = match name {
