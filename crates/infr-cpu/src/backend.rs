@@ -9,8 +9,9 @@ use infr_backend::{
 use infr_graph::{Phase, Program, WeightDecl, WeightFrom, verify};
 
 use crate::device;
-use crate::executor::CpuExecutor;
+use crate::executor::{CpuExecutor, Shared};
 use crate::fast::SimdLevel;
+use crate::profile::{OpTime, Profile};
 use crate::threads::ThreadPool;
 
 /// How the processor is used.
@@ -24,11 +25,13 @@ pub struct CpuOptions {
     pub strict: bool,
     /// Instruction set of the SIMD kernels; `None` takes the best that the processor has.
     pub level: Option<SimdLevel>,
+    /// Measure the time of every op; [`CpuBackend::profile`] gives it.
+    pub profile: bool,
 }
 
 impl Default for CpuOptions {
     fn default() -> CpuOptions {
-        CpuOptions { simd: true, threads: 0, strict: false, level: None }
+        CpuOptions { simd: true, threads: 0, strict: false, level: None, profile: false }
     }
 }
 
@@ -46,6 +49,7 @@ pub struct CpuBackend {
     pool: Arc<ThreadPool>,
     /// Instruction set, `None` for the reference.
     level: Option<SimdLevel>,
+    profile: Option<Arc<Profile>>,
 }
 
 impl CpuBackend {
@@ -59,7 +63,14 @@ impl CpuBackend {
         let level = options.simd.then_some(level);
         let set = level.map_or_else(|| "reference".to_owned(), |level| format!("{level:?}"));
         let driver = format!("{set}, {} threads", pool.n_threads());
-        CpuBackend { devices: vec![device::describe(driver)], pool: Arc::new(pool), level }
+        let profile = options.profile.then(Arc::default);
+        CpuBackend { devices: vec![device::describe(driver)], pool: Arc::new(pool), level, profile }
+    }
+
+    /// Takes the times that ops took since the last call, longest first; empty unless asked for in the
+    /// options.
+    pub fn profile(&self) -> Vec<OpTime> {
+        self.profile.as_ref().map_or_else(Vec::new, |p| p.take())
     }
 
     fn open_here(
@@ -69,7 +80,12 @@ impl CpuBackend {
         placement: &Placement,
     ) -> Result<CpuExecutor, BackendError> {
         verify::verify_program(program).map_err(|e| BackendError::Unsupported(e.to_string()))?;
-        CpuExecutor::open(program, weights, placement, (Arc::clone(&self.pool), self.level))
+        let shared = Shared {
+            pool: Arc::clone(&self.pool),
+            level: self.level,
+            profile: self.profile.clone(),
+        };
+        CpuExecutor::open(program, weights, placement, shared)
     }
 }
 

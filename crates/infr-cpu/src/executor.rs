@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use infr_backend::{
     BackendError, Batch, Executor, MemoryReport, Placement, StateOp, StepOutput, Ticket, TokenIn,
@@ -16,12 +17,22 @@ use crate::kernels::Kernels;
 use crate::ops::{self, Context, Step};
 use crate::outputs;
 use crate::plan::Plan;
+use crate::profile::Profile;
 use crate::state::States;
 use crate::threads::ThreadPool;
 use crate::weights::{self, Weight};
 
 /// Steps that may wait for collection.
 const MAX_OPEN: usize = 2;
+
+/// What the executors of a backend share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) pool: Arc<ThreadPool>,
+    /// Instruction set, `None` for the reference.
+    pub(crate) level: Option<SimdLevel>,
+    pub(crate) profile: Option<Arc<Profile>>,
+}
 
 /// Runs a program on the processor.
 #[derive(Debug)]
@@ -32,7 +43,7 @@ pub struct CpuExecutor {
     kernels: Option<Kernels>,
     states: States,
     arena: Arena,
-    pool: Arc<ThreadPool>,
+    shared: Shared,
     max_rows: u32,
     next_ticket: u64,
     done: VecDeque<(Ticket, StepOutput)>,
@@ -77,13 +88,14 @@ impl CpuExecutor {
         program: &Program,
         source: &dyn WeightSource,
         placement: &Placement,
-        (pool, level): (Arc<ThreadPool>, Option<SimdLevel>),
+        shared: Shared,
     ) -> Result<CpuExecutor, BackendError> {
         let plan = |(phase, graph): &(Phase, _)| Plan::new(*phase, graph, program);
         let plans: Vec<Plan> = program.graphs.iter().map(plan).collect();
         let uses = weights::uses(&plans, program.weights.len());
         let mut weights = weights::load_all(program, source, &uses)?;
-        let kernels = level.map(|level| Kernels::new(level, &pool, &mut weights, &uses));
+        let kernels =
+            shared.level.map(|level| Kernels::new(level, &shared.pool, &mut weights, &uses));
         let states = States::new(program, placement)?;
         let mut arena = Arena::default();
         plans.iter().for_each(|p| arena.fit(p));
@@ -93,7 +105,7 @@ impl CpuExecutor {
             kernels,
             states,
             arena,
-            pool,
+            shared,
             max_rows: placement.max_rows,
             next_ticket: 0,
             done: VecDeque::new(),
@@ -121,9 +133,10 @@ impl CpuExecutor {
             kernels.begin_step();
         }
         for node in &plan.nodes {
+            let start = self.shared.profile.as_ref().map(|p| (p, Instant::now()));
             let mut taken = self.arena.take(plan, rows, &node.outputs);
             let values = Values { plan, arena: &self.arena, rows };
-            let cx = Context { step, weights: &self.weights, values, pool: &self.pool };
+            let cx = Context { step, weights: &self.weights, values, pool: &self.shared.pool };
             let states = &mut self.states;
             let done = match &mut self.kernels {
                 Some(kernels) => kernels.run(&cx, node, states, &mut taken),
@@ -133,10 +146,17 @@ impl CpuExecutor {
                 ops::run(&cx, node, states, &mut taken);
             }
             self.arena.put(taken);
+            if let Some((profile, start)) = start {
+                profile.add(node.op.name(), start);
+            }
         }
         let values = Values { plan, arena: &self.arena, rows };
         let mut out = self.spare.pop().unwrap_or_default();
+        let start = self.shared.profile.as_ref().map(|p| (p, Instant::now()));
         outputs::collect(&step, values, &mut out);
+        if let Some((profile, start)) = start {
+            profile.add("outputs", start);
+        }
         for (row_idx, row_out) in step.out_rows.iter().zip(&out.rows) {
             if let Some(token) = row_out.token {
                 let seq = batch.rows[*row_idx as usize].seq;

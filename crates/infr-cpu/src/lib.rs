@@ -24,9 +24,11 @@ mod ops;
 mod outputs;
 mod par;
 mod plan;
+mod profile;
 mod state;
 mod weights;
 
 pub use backend::{CpuBackend, CpuOptions};
 pub use executor::CpuExecutor;
 pub use fast::SimdLevel;
+pub use profile::OpTime;

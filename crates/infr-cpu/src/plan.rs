@@ -178,3 +178,58 @@ fn place(nodes: &[Node], graph: &Graph, last: &[usize]) -> (Vec<Value>, usize, u
     }
     (values, floats.widths.len(), ids.widths.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use infr_graph::{Builder, StateId};
+
+    use super::*;
+
+    /// A chain with values that are read late, and one that leaves the graph early.
+    fn program() -> Program {
+        let mut b = Builder::new();
+        let field = |index, width| Op::Input(BatchField::Carried { index, width });
+        let x = b.node(field(0, 8), &[], &[], None::<StateId>)[0];
+        let late = b.scale(x, 2.0);
+        let mut y = b.scale(x, 3.0);
+        for i in 0..6 {
+            let z = b.add(y, late);
+            y = b.concat(z, x, 1);
+            y = b.slice(y, infr_graph::SliceSpec { groups: 1, start: 0, len: 8 });
+            if i == 2 {
+                b.output(Output::Carried(0), y);
+            }
+        }
+        let y = b.add(y, late);
+        b.output(Output::Carried(1), y);
+        b.end_graph(Phase::Forward);
+        b.finish().expect("a valid program")
+    }
+
+    #[test]
+    fn no_buffer_holds_two_values_that_are_needed() {
+        let program = program();
+        let (phase, graph) = &program.graphs[0];
+        let plan = Plan::new(*phase, graph, &program);
+        let mut holds: HashMap<usize, ValueId> = HashMap::new();
+        for node in &plan.nodes {
+            for v in &node.inputs {
+                let Place::Float(slot) = plan.value(*v).place else { panic!("all are floats") };
+                assert_eq!(holds.get(&slot), Some(v), "{} reads %{}", node.op.name(), v.0);
+            }
+            for v in &node.outputs {
+                let Place::Float(slot) = plan.value(*v).place else { panic!("all are floats") };
+                let inputs = node.inputs.iter().map(|i| plan.value(*i).place);
+                assert!(inputs.into_iter().all(|p| p != Place::Float(slot)));
+                holds.insert(slot, *v);
+            }
+        }
+        for (_, v) in &plan.outputs {
+            let Place::Float(slot) = plan.value(*v).place else { panic!("all are floats") };
+            assert_eq!(holds.get(&slot), Some(v), "output %{}", v.0);
+        }
+        assert!(plan.n_floats < graph.values.len() / 2, "{} buffers", plan.n_floats);
+    }
+}
