@@ -53,7 +53,7 @@ impl Lower<'_> {
             push,
             grid: [width.div_ceil(wg), rows, 1],
             reads: vec![self.value(x)],
-            writes: vec![to..to + bytes],
+            writes: Vec::from([to..to + bytes]),
         };
         self.push(&pick, job)
     }

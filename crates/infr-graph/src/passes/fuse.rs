@@ -69,10 +69,10 @@ impl<'a> View<'a> {
 /// Applies one rule wherever it fits and `accepts` agrees.
 pub fn fuse(graph: &mut Graph, program: &Program, rule: &Rule, accepts: &dyn Fn(&Fused) -> bool) {
     let view = View::new(graph, program);
-    // The fused node at the place of its last part, and nothing at the places of the others.
-    let mut fused_at: Vec<Option<Node>> = vec![None; graph.nodes.len()];
+    // What stands at the place of each node: itself, a fused node, or nothing.
+    let mut fused_at: Vec<(usize, Node)> = Vec::new();
     let mut taken = vec![false; graph.nodes.len()];
-    for last in 0..graph.nodes.len() {
+    for last in 0..view.graph.nodes.len() {
         let Some(mut places) = (rule.find)(&view, last) else { continue };
         places.sort_unstable();
         places.dedup();
@@ -83,14 +83,16 @@ pub fn fuse(graph: &mut Graph, program: &Program, rule: &Rule, accepts: &dyn Fn(
         let Op::Fused(fused) = &node.op else { continue };
         if accepts(fused) {
             places.iter().for_each(|&p| taken[p] = true);
-            fused_at[last] = Some(node);
+            fused_at.push((last, node));
         }
     }
-    let nodes = std::mem::take(&mut graph.nodes).into_iter();
+    let mut fused = fused_at.into_iter().peekable();
+    let nodes = std::mem::take(&mut graph.nodes).into_iter().enumerate();
     graph.nodes = nodes
-        .zip(fused_at)
-        .zip(taken)
-        .filter_map(|((node, fused), taken)| fused.or_else(|| (!taken).then_some(node)))
+        .filter_map(|(place, node)| {
+            let here = fused.next_if(|(last, _)| *last == place).map(|(_, node)| node);
+            here.or_else(|| (!taken[place]).then_some(node))
+        })
         .collect();
 }
 
