@@ -361,3 +361,62 @@ impl Cache {
         self.tree.let_go(pages.tip);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use infr_graph::Reach;
+    use infr_tensor::DType;
+
+    use super::*;
+
+    fn cache(pages: u32) -> Cache {
+        let group = CacheGroup {
+            key_width: 1,
+            value_width: 1,
+            dtype: DType::F32,
+            reach: Reach::Full,
+            states: Vec::new(),
+        };
+        Cache::new(&[group], &[pages], 4, Some(Snapshots::new(40)), true)
+    }
+
+    /// Runs a sequence of these tokens to its end, with a snapshot of ten bytes there.
+    fn run(cache: &mut Cache, salt: u64, tokens: &[u32]) -> u32 {
+        let rows = tokens.len() as u32;
+        let mut begin = cache.begin(Lookup { salt, tokens, reuse: true }).unwrap();
+        assert!(cache.ensure(&mut begin.pages, rows));
+        cache.register(&mut begin.pages, tokens, rows);
+        if cache.wants_snapshot(&begin.pages, tokens, rows) {
+            cache.keep_snapshot(&begin.pages, tokens, rows, vec![0; 10]);
+        }
+        cache.register_rest(&mut begin.pages, tokens, rows);
+        cache.end(begin.pages);
+        begin.cached
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_was_evicted() {
+        let mut cache = cache(8);
+        for salt in 0..20 {
+            let tokens: Vec<u32> = (0..14).map(|i| i / 5 * salt).collect();
+            run(&mut cache, u64::from(salt % 3), &tokens);
+            run(&mut cache, u64::from(salt % 3), &tokens[..9]);
+        }
+        // A text without cached beginning takes all pages; its last snapshot replaces the others.
+        for salt in 100..105 {
+            assert_eq!(run(&mut cache, salt, &[1; 32]), 0);
+        }
+        assert_eq!((cache.snapshots.count(), cache.stats()[0].cached), (4, 8));
+        // The last text has a root and eight pages; three others have a root and eight nodes, kept
+        // by their snapshots.
+        assert_eq!(cache.tree.len(), 4 * 9);
+    }
+
+    #[test]
+    fn a_snapshot_is_the_way_on() {
+        let mut cache = cache(8);
+        assert_eq!(run(&mut cache, 0, &[1, 2, 3, 4, 5, 6]), 0);
+        assert_eq!(run(&mut cache, 0, &[1, 2, 3, 4, 5, 6, 7]), 6);
+        assert_eq!(run(&mut cache, 0, &[1, 2, 3, 4, 5, 9]), 0);
+    }
+}
