@@ -163,7 +163,8 @@ impl<B: Clone> BatchBuffers<B> {
     /// Writes the arrays of a checked batch; the number of patches stays.
     pub(crate) fn fill<A: Api<Buffer = B>>(&mut self, api: &mut A, from: &Filling<'_>) -> Counts {
         let batch = from.batch;
-        let places = self.places.clone();
+        // Taken for the time of the writes, which need all of `self`.
+        let places = std::mem::take(&mut self.places);
         let rows = || batch.rows.iter();
         self.put(
             api,
@@ -216,6 +217,7 @@ impl<B: Clone> BatchBuffers<B> {
         };
         self.put(api, places.counts, [counts.rows, counts.seqs, counts.out_rows].into_iter());
         self.put(api, places.counts + 16, std::iter::once(counts.tiles));
+        self.places = places;
         counts
     }
 }

@@ -169,3 +169,36 @@ fn a_layer_is_a_handful_of_dispatches() {
     assert!(fused <= 11 * layers + 6, "{fused} dispatches for {layers} layers");
     assert!(unfused >= fused + 4 * layers, "{unfused} unfused, {fused} fused");
 }
+
+/// A later batch that outgrows the arena ends all recordings, also that of a step in flight.
+#[test]
+fn a_step_in_flight_survives_a_larger_one() {
+    let subject = support::tiny("llama", "F16", DType::F16);
+    let params = SampleParams::default();
+    let wanting = |n_seqs: u32, want: Want| {
+        let mut batch = batch(&prompts(n_seqs), 0, &params);
+        batch.rows.iter_mut().for_each(|r| r.output = want);
+        batch
+    };
+    let rows = |n: u32| {
+        let mut executor = fake(&subject, 4, GpuOptions::default());
+        let first = executor.submit(Phase::Forward, &wanting(1, Want::Logits)).unwrap();
+        let mut out = [StepOutput::default(), StepOutput::default()];
+        if n > 0 {
+            // Every row of three prompts: more output rows than there are slots.
+            let second = executor.submit(Phase::Forward, &wanting(n, Want::Logits)).unwrap();
+            executor.collect(first, &mut out[0]).unwrap();
+            executor.collect(second, &mut out[1]).unwrap();
+        } else {
+            executor.collect(first, &mut out[0]).unwrap();
+        }
+        let [first, second] = out;
+        (first.rows, second.rows, executor.memory().scratch)
+    };
+    let ((alone, _, small), (first, second, large)) = (rows(0), rows(3));
+    assert!(large > small, "the second step must have outgrown the arena: {small} {large}");
+    assert_eq!(alone.len(), 9);
+    assert_eq!(alone, first);
+    assert_eq!(second.len(), 27);
+    assert!(second.iter().all(|r| r.logits.iter().all(|x| x.is_finite())));
+}

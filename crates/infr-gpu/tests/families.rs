@@ -37,7 +37,7 @@ fn opens(backend: &dyn Backend, subject: &Subject) -> Result<(), String> {
 
 /// Logits of every row, or hidden rows of models without a head.
 fn rows(backend: &dyn Backend, subject: &Subject) -> Vec<Vec<f32>> {
-    let graph = subject.program.graph(Phase::Forward).unwrap();
+    let graph = subject.program.graph(Phase::Forward).expect("a forward graph");
     let want = match graph.output(Output::Logits) {
         Some(_) => Want::Logits,
         None => Want::Hidden,

@@ -53,7 +53,7 @@ impl Lower<'_> {
             push,
             grid: [width.div_ceil(wg), rows, 1],
             reads: vec![self.value(x)],
-            writes: Vec::from([to..to + bytes]),
+            writes: std::iter::once(to..to + bytes).collect(),
         };
         self.push(&pick, job)
     }

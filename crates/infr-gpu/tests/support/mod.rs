@@ -15,7 +15,7 @@ pub fn tiny(name: &str, mix: &str, cache: DType) -> Subject {
     let gguf = Arc::new(Gguf::from_bytes(name, bytes).unwrap());
     let loaded = registry::from_gguf(gguf).unwrap();
     let options = BuildOptions { cache_k: cache, cache_v: cache, ..BuildOptions::default() };
-    let program = loaded.model.program(&*loaded.gguf, &options).unwrap();
+    let program = loaded.model.program(&loaded.gguf, &options).unwrap();
     let vocab = loaded.model.info().vocab;
     Subject { name: format!("{name} {mix}"), program, weights: Arc::new(loaded.weights()), vocab }
 }
