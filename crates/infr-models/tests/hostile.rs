@@ -40,7 +40,7 @@ fn value(state: &mut u64) -> Value {
         0..6 => int.into(),
         6 => [0.0f32, -1.0, 1e-38, 1e38, f32::NAN, f32::INFINITY][next(state) as usize % 6].into(),
         7 => vec![int; next(state) as usize % 9].into(),
-        8 => (next(state) % 2 == 0).into(),
+        8 => next(state).is_multiple_of(2).into(),
         _ => "yarn".into(),
     }
 }

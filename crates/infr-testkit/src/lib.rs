@@ -8,7 +8,8 @@
 //! - The expected values come from `infr-cpu`'s reference, never from the backend under test.
 //!
 //! Reading order: [`maker`] (one-op programs), [`cases`], [`ops`] (the comparison), [`tolerance`];
-//! then [`subject`] (whole programs), [`driver`] (how an engine runs them), [`laws`].
+//! then [`subject`] (whole programs), [`driver`] (how an engine runs them), [`laws`], [`tiny`]
+//! (models of every family).
 
 pub mod blocks;
 pub mod cases;
@@ -18,9 +19,11 @@ pub mod maker;
 pub mod ops;
 pub mod rng;
 pub mod subject;
+pub mod tiny;
 pub mod tolerance;
 
 pub use infr_backend::Backend;
+pub use infr_tensor::DType;
 pub use maker::{Case, Maker};
 pub use rng::Rng;
 pub use subject::Subject;

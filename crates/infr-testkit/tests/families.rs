@@ -4,7 +4,7 @@
 //! Needs `python3` with numpy and gguf; without them the tests print that they are skipped.
 //! `INFR_BLESS=1` writes the figures to `docs/models.md`; `INFR_FAMILY=name` looks at one model only.
 
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 #[path = "support/spec.rs"]
 mod spec;
