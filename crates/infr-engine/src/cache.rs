@@ -188,7 +188,7 @@ impl Cache {
         })
     }
 
-    /// Per group the page to copy for a prefix of `cached` tokens, or `None` when a page is missing.
+    /// Per group the page to copy for a prefix of `cached` tokens; `None` when a page is missing.
     fn sources(&self, found: &Match, tokens: &[u32], cached: u32) -> Option<Vec<Option<u32>>> {
         let full = (cached / self.page_len) as usize;
         let rest = cached % self.page_len;
@@ -340,7 +340,8 @@ impl Cache {
         }
     }
 
-    /// Whether a snapshot after `rows` rows would be of use and is not there yet; pages are registered.
+    /// Whether a snapshot after `rows` rows would be of use and is not there yet. The pages are
+    /// registered.
     pub(crate) fn wants_snapshot(&mut self, pages: &SeqPages, tokens: &[u32], rows: u32) -> bool {
         let start = pages.registered * self.page_len;
         self.recurrent

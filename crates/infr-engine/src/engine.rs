@@ -41,7 +41,8 @@ pub struct EngineOptions {
     pub queue: u32,
     /// Rows that the page pools hold over all sequences; `None` means `parallel` full contexts.
     pub cache_rows: Option<u32>,
-    /// Bytes that weights, pages, slots and scratch may take; `None` means what the device has free.
+    /// Bytes that weights, pages, slots and scratch may take; `None` means what the device has
+    /// free.
     pub memory: Option<u64>,
     /// What a sequence sets aside when it starts.
     pub reserve: Reserve,

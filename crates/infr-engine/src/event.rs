@@ -65,7 +65,8 @@ pub enum ReuseStop {
         /// Tokens that match.
         matched: u32,
     },
-    /// The request cannot use cached tokens: it wants outputs of every position, or the cache is off.
+    /// The request cannot use cached tokens: it wants outputs of every position, or the cache is
+    /// off.
     NotUsed,
 }
 

@@ -11,7 +11,8 @@
 //! - With [`Reserve::Full`] a sequence that started never lacks a page.
 //!
 //! Reading order: [`request`], [`event`], [`engine`], then `step`, `scheduler`, `sequence`, `driver`,
-//! `batcher`, `cache`, `pages`, `prefix`, `slots`, and [`placement`]. [`null`] is an executor without a model.
+//! `batcher`, `cache`, `pages`, `prefix`, `slots`, and [`placement`]. [`null`] is an executor
+//! without a model.
 
 mod batcher;
 mod cache;

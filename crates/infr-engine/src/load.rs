@@ -11,7 +11,8 @@ use crate::placement::Plan;
 
 impl EngineSource {
     /// Builds the program of a model for the context that it is to have: the wanted one, or what
-    /// the model was trained for, or as much of that as memory holds. `build.context` does not count.
+    /// the model was trained for, or as much of that as memory holds. `build.context` does not
+    /// count.
     ///
     /// # Errors
     /// When the program cannot be built, the model decodes in a way the engine does not know, or

@@ -5,8 +5,8 @@
 //! them again, each with a hash of everything that its row saw: like real keys, an entry depends on
 //! all that came before it. With [`NullExecutor::new`] the logits of a row are a hash of all entries
 //! that it sees in every cache group and of the recurrent state in its slot: a wrong page, a stale
-//! row, equal tokens after another beginning or a wrong snapshot change the answer. With [`NullExecutor::scripted`] a function of the visible
-//! tokens names the next one. Of no use but for tests and for measuring the engine itself.
+//! row, equal tokens after another beginning or a wrong snapshot change the answer. With
+//! [`NullExecutor::scripted`] a function of the visible tokens names the next one. Of no use but for tests and for measuring the engine itself.
 //!
 //! Beyond what a real executor can know it checks that rows are read only where they were written,
 //! that no page of a batch is written by one sequence and visible to

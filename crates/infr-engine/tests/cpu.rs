@@ -1,6 +1,8 @@
 //! Tiny models of all families on the CPU reference: what a request gives in company, in small
 //! chunks, on shared and copied pages and from snapshots is what it gives alone.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
 mod common;
 
 use std::sync::Arc;

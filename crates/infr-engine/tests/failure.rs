@@ -1,5 +1,7 @@
 //! Devices that fail.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
 mod common;
 
 use std::sync::Arc;

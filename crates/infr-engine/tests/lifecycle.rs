@@ -1,5 +1,7 @@
 //! How requests begin and end.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
 mod common;
 
 use std::sync::Arc;

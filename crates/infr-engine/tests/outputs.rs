@@ -1,5 +1,7 @@
 //! Sampling on device and host, constraints, log-probabilities, rows of the prompt.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
 mod common;
 
 use common::{Rig, VOCAB, finish, plain, text};

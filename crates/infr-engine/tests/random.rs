@@ -1,6 +1,8 @@
 //! Random schedules: whatever runs together, in whatever chunks and on however few pages, every
 //! answer is the one that the request gets alone, and no page is left in use.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
 mod common;
 
 use common::{Outcome, Rig, VOCAB, finish, options, text};

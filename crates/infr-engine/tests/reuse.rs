@@ -1,5 +1,7 @@
 //! What is taken from the cache, and why not more.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
 mod common;
 
 use common::{Outcome, Rig, finish, options, plain, text};
