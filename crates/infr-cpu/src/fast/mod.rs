@@ -20,7 +20,7 @@ pub use attention::{
     AttentionRows, AttentionSeq, AttentionShape, Interval, KvCache, KvData, attention,
 };
 pub use linear::{Output, acts_kind_of, linear, linear_unpacked};
-pub use pack::{PackError, PackedWeight, WeightView};
+pub use pack::{PackError, PackedWeight, WeightArena, WeightView};
 pub use simd::SimdLevel;
 
 use crate::threads::ThreadPool;

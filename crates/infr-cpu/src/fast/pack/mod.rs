@@ -6,6 +6,7 @@
 //! rounded up to 16), is read front to back, and needs no sums across lanes.
 
 mod codes;
+mod memory;
 mod spec;
 
 use infr_tensor::DType;
@@ -15,6 +16,8 @@ use super::acts::{ActsKind, BLOCK};
 use super::pool::Shared;
 use super::simd::LANES;
 use crate::threads::ThreadPool;
+use memory::Region;
+pub use memory::WeightArena;
 pub(crate) use spec::{Field, PackSpec, spec};
 
 /// Why a weight cannot be used by the matrix kernels.
@@ -46,6 +49,12 @@ pub enum PackError {
         wanted: usize,
         /// Bytes given.
         found: usize,
+    },
+    /// The system has no memory left for the packed form.
+    #[error("no memory for a packed weight of {wanted} bytes")]
+    OutOfMemory {
+        /// Bytes asked for.
+        wanted: usize,
     },
 }
 
@@ -121,11 +130,6 @@ impl WeightView<'_> {
     }
 }
 
-/// Bytes aligned to a cache line.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
-
 /// A weight matrix in kernel layout, made once when a model is opened.
 pub struct PackedWeight {
     pub(crate) dtype: DType,
@@ -133,35 +137,47 @@ pub struct PackedWeight {
     pub(crate) inner: usize,
     pub(crate) layout: Layout,
     pub(crate) group_bytes: usize,
-    lines: Vec<Line>,
+    memory: Region,
 }
 
 impl PackedWeight {
-    /// Packs `weight`, group by group on the threads of `pool`.
+    /// Packs `weight` into memory of its own, group by group on the threads of `pool`.
     ///
     /// # Errors
-    /// When the type is no weight type or the sizes disagree.
+    /// When the type is no weight type, the sizes disagree, or memory is short.
     pub fn pack(pool: &ThreadPool, weight: WeightView<'_>) -> Result<PackedWeight, PackError> {
         let layout = weight.layout()?;
+        PackedWeight::pack_into(pool, weight, layout, Region::alone(memory_bytes(&weight))?)
+    }
+
+    /// As [`PackedWeight::pack`], in memory shared with the other weights of the model.
+    ///
+    /// # Errors
+    /// As [`PackedWeight::pack`].
+    pub fn pack_in(
+        pool: &ThreadPool,
+        arena: &WeightArena,
+        weight: WeightView<'_>,
+    ) -> Result<PackedWeight, PackError> {
+        let layout = weight.layout()?;
+        PackedWeight::pack_into(pool, weight, layout, arena.take(memory_bytes(&weight))?)
+    }
+
+    fn pack_into(
+        pool: &ThreadPool,
+        weight: WeightView<'_>,
+        layout: Layout,
+        mut memory: Region,
+    ) -> Result<PackedWeight, PackError> {
         let group_bytes = group_bytes(&weight);
-        let n_groups = weight.outer.div_ceil(LANES);
-        // Room behind the last group lets kernels load whole vectors of a header field.
-        let n_lines = (n_groups * group_bytes).div_ceil(64) + 1;
-        let mut lines = vec![Line([0; 64]); n_lines];
-        let out = Shared::new(&mut lines);
-        pool.run(n_groups, &|g| {
-            // SAFETY: group `g` owns its `group_bytes` bytes, which lie inside `lines`; `Line` is plain
-            // bytes without padding.
-            let group = unsafe {
-                std::slice::from_raw_parts_mut(
-                    out.ptr().cast::<u8>().add(g * group_bytes),
-                    group_bytes,
-                )
-            };
+        let out = Shared::new(memory.bytes_mut());
+        pool.run(weight.outer.div_ceil(LANES), &|g| {
+            // SAFETY: group `g` owns its `group_bytes` bytes, which lie inside the region.
+            let group = unsafe { out.part(g * group_bytes, group_bytes) };
             weight.pack_group(layout, g * LANES, group);
         });
         let WeightView { dtype, outer, inner, .. } = weight;
-        Ok(PackedWeight { dtype, outer, inner, layout, group_bytes, lines })
+        Ok(PackedWeight { dtype, outer, inner, layout, group_bytes, memory })
     }
 
     /// Type of the weight in its file.
@@ -181,7 +197,7 @@ impl PackedWeight {
 
     /// Bytes that the packed form takes.
     pub fn packed_bytes(&self) -> usize {
-        self.lines.len() * 64
+        self.memory.len()
     }
 
     /// The form of activations that the weight's kernel takes.
@@ -192,8 +208,8 @@ impl PackedWeight {
     /// Start of group `g`; valid for `group_bytes` bytes and a line behind.
     pub(crate) fn group(&self, g: usize) -> *const u8 {
         assert!(g * LANES < self.outer, "group {g} of {} rows", self.outer);
-        // SAFETY: the group lies inside `lines`.
-        unsafe { self.lines.as_ptr().cast::<u8>().add(g * self.group_bytes) }
+        // SAFETY: the group lies inside the region.
+        unsafe { self.memory.ptr().add(g * self.group_bytes) }
     }
 }
 
@@ -201,6 +217,11 @@ impl std::fmt::Debug for PackedWeight {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PackedWeight({} [{}, {}])", self.dtype, self.outer, self.inner)
     }
+}
+
+/// Bytes of the packed form, with room behind the last group for whole vectors of a header field.
+fn memory_bytes(weight: &WeightView<'_>) -> usize {
+    weight.outer.div_ceil(LANES) * group_bytes(weight) + 64
 }
 
 /// Bytes of one packed group of `weight`.
