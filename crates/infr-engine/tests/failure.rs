@@ -100,7 +100,7 @@ fn a_plan_that_does_not_fit_names_what_is_missing() {
     let any = EngineOptions { context: None, parallel: 1, ..options() };
     let limits = Limits { memory: Some(100_000), ..limits };
     let plan = Plan::new(&program, &any, limits).unwrap();
-    assert!(plan.bytes() <= 100_000 && plan.context % 4 == 0);
+    assert!(plan.bytes() <= 100_000 && plan.context.is_multiple_of(4));
     let more = EngineOptions { context: Some(plan.context + 4), ..any };
     assert!(Plan::new(&program, &more, limits).is_err());
 }
