@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use infr_backend::sample::log_sum_exp;
 use infr_backend::{
     BackendError, Batch, Executor, MemoryReport, Placement, StateOp, StepOutput, Ticket, TokenIn,
     Want, WeightSource,
@@ -153,7 +154,12 @@ impl CpuExecutor {
         let values = Values { plan, arena: &self.arena, rows };
         let mut out = self.spare.pop().unwrap_or_default();
         let start = self.shared.profile.as_ref().map(|p| (p, Instant::now()));
-        outputs::collect(&step, values, &mut out);
+        let (kernels, pool) = (&mut self.kernels, &self.shared.pool);
+        let mut log_sum_exp = |logits: &[f32]| match kernels {
+            Some(kernels) => kernels.log_sum_exp(pool, logits),
+            None => log_sum_exp(logits),
+        };
+        outputs::collect(&step, values, &mut log_sum_exp, &mut out);
         if let Some((profile, start)) = start {
             profile.add("outputs", start);
         }

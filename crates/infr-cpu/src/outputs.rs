@@ -1,6 +1,6 @@
 //! From a step's values to what each row asked for.
 
-use infr_backend::sample::{log_sum_exp, top_logprobs};
+use infr_backend::sample::top_logprobs;
 use infr_backend::{HostRows, RowOut, StepOutput, Want};
 use infr_graph::Output;
 
@@ -9,11 +9,18 @@ use crate::ops::Step;
 use crate::ops::sample::draw_row;
 
 /// Fills `out` from the values of a finished step.
-pub(crate) fn collect(step: &Step<'_>, values: Values<'_>, out: &mut StepOutput) {
+///
+/// `log_sum_exp` normalises the logits of a row.
+pub(crate) fn collect(
+    step: &Step<'_>,
+    values: Values<'_>,
+    log_sum_exp: &mut dyn FnMut(&[f32]) -> f64,
+    out: &mut StepOutput,
+) {
     out.rows.clear();
     for (out_idx, row_idx) in step.out_rows.iter().enumerate() {
         let want = step.batch.rows[*row_idx as usize].output;
-        out.rows.push(row_out(step, values, out_idx, want));
+        out.rows.push(row_out(step, values, (out_idx, want), log_sum_exp));
     }
     out.carried.clear();
     for (kind, value) in &values.plan.outputs {
@@ -27,7 +34,12 @@ pub(crate) fn collect(step: &Step<'_>, values: Values<'_>, out: &mut StepOutput)
     }
 }
 
-fn row_out(step: &Step<'_>, values: Values<'_>, out_idx: usize, want: Want) -> RowOut {
+fn row_out(
+    step: &Step<'_>,
+    values: Values<'_>,
+    (out_idx, want): (usize, Want),
+    log_sum_exp: &mut dyn FnMut(&[f32]) -> f64,
+) -> RowOut {
     let row_of = |value: Option<_>| {
         value.map_or(&[][..], |v| &values.floats(v)[out_idx * values.width(v)..][..values.width(v)])
     };
@@ -36,7 +48,7 @@ fn row_out(step: &Step<'_>, values: Values<'_>, out_idx: usize, want: Want) -> R
         Some(sampled) => values.ids(sampled)[out_idx] as u32,
         None => draw_row(step, out_idx, logits),
     };
-    let chosen = |token: u32| RowOut {
+    let mut chosen = |token: u32| RowOut {
         token: Some(token),
         logprob: Some((f64::from(logits[token as usize]) - log_sum_exp(logits)) as f32),
         ..RowOut::default()

@@ -163,6 +163,11 @@ macro_rules! conformance {
             }
 
             #[test]
+            fn fused() {
+                run(&["fused"]);
+            }
+
+            #[test]
             fn sample() {
                 run(&["sample"]);
             }
@@ -200,6 +205,7 @@ mod tests {
             "conv1d",
             "delta_net",
             "sample",
+            "fused",
         ];
         for case in cases() {
             assert!(prefixes.iter().any(|p| case.name.starts_with(p)), "{}", case.name);
@@ -245,6 +251,8 @@ mod tests {
             "delta_net",
             "gather_out",
             "sample",
+            "softmax",
+            "entropy",
         ];
         let missing: Vec<_> = all.iter().filter(|op| !seen.contains(*op)).collect();
         assert!(missing.is_empty(), "no case for {missing:?}");

@@ -7,6 +7,7 @@
 //! without.
 
 mod attention;
+mod delta;
 mod products;
 mod rows;
 
@@ -18,6 +19,7 @@ use self::rows::AngleCache;
 use crate::arena::Taken;
 use crate::fast::{Runner, SimdLevel};
 use crate::ops::Context;
+use crate::ops::delta::{HeadRule, delta_net};
 use crate::state::States;
 use crate::threads::ThreadPool;
 use crate::weights::{Uses, Weight};
@@ -29,7 +31,7 @@ pub(crate) struct Kernels {
     products: Products,
     visible: VisibleCache,
     angles: AngleCache,
-    scratch: Vec<f32>,
+    scratch: [Vec<f32>; 2],
 }
 
 impl Kernels {
@@ -45,7 +47,7 @@ impl Kernels {
             products: Products::new(pool, weights, uses),
             visible: VisibleCache::default(),
             angles: AngleCache::default(),
-            scratch: Vec::new(),
+            scratch: [Vec::new(), Vec::new()],
         }
     }
 
@@ -59,6 +61,11 @@ impl Kernels {
         self.products.begin_step();
         self.visible.forget();
         self.angles.begin_step();
+    }
+
+    /// Natural logarithm of the sum of exponentials of `logits`.
+    pub(crate) fn log_sum_exp(&mut self, pool: &ThreadPool, logits: &[f32]) -> f64 {
+        rows::log_sum_exp(Runner { pool, level: self.level }, logits, &mut self.scratch)
     }
 
     /// Runs a node, or says that the reference has to.
@@ -90,7 +97,16 @@ impl Kernels {
                 true
             }
             Op::Softcap { cap } => {
-                rows::softcap(on, node, *cap, (&mut self.scratch, out.floats()));
+                rows::softcap(on, node, *cap, (&mut self.scratch[0], out.floats()));
+                true
+            }
+            Op::Softmax => {
+                rows::probabilities(on, node, out.floats());
+                true
+            }
+            Op::DeltaNet(spec) => {
+                let rule = (spec, delta::head as HeadRule);
+                delta_net(cx, node, rule, (states.slots(node.state), out.floats()));
                 true
             }
             Op::Add => rows::sum(on, node, out.floats()),
@@ -112,9 +128,7 @@ impl Kernels {
             | Op::Slice(_)
             | Op::Concat { .. }
             | Op::Conv1d(_)
-            | Op::DeltaNet(_)
             | Op::GatherOut
-            | Op::Softmax
             | Op::Entropy
             | Op::Sample
             | Op::Fused(_) => false,

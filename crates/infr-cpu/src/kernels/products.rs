@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use infr_graph::{ExpertSpec, LinearSpec, Node, ValueId};
 
-use crate::fast::{self, Acts, ActsKind, Output, PackError, PackedWeight, RowChoice, Runner};
+use crate::fast::{
+    self, Acts, ActsKind, Output, PackError, PackedWeight, RowChoice, Runner, WeightArena,
+};
 use crate::ops::Context;
 use crate::ops::expert_linear::by_expert;
 use crate::par::for_parts;
@@ -74,8 +76,9 @@ impl Products {
             0 => u64::MAX,
             free => free / 10 * 9,
         };
+        let arena = WeightArena::new();
         let matrices = weights.iter_mut().zip(uses);
-        let matrices = matrices.map(|(w, u)| prepare(pool, w, *u, &mut budget)).collect();
+        let matrices = matrices.map(|(w, u)| prepare((pool, &arena), w, *u, &mut budget)).collect();
         Products {
             matrices,
             acts: ActsCache::default(),
@@ -209,7 +212,12 @@ impl Matrix {
 }
 
 /// Chooses how a weight's products are computed, and packs it where that pays and fits.
-fn prepare(pool: &ThreadPool, weight: &mut Weight, uses: Uses, budget: &mut u64) -> Matrix {
+fn prepare(
+    (pool, arena): (&ThreadPool, &WeightArena),
+    weight: &mut Weight,
+    uses: Uses,
+    budget: &mut u64,
+) -> Matrix {
     // Kernels start at multiples of 16 weight rows; a bank's matrices start at multiples of their rows.
     let in_bank = weight.dims.len() > 2;
     let starts = if in_bank { weight.dims[weight.dims.len() - 2] } else { 16 };
@@ -224,7 +232,7 @@ fn prepare(pool: &ThreadPool, weight: &mut Weight, uses: Uses, budget: &mut u64)
     if wanted > *budget {
         return Matrix::File(kind);
     }
-    match PackedWeight::pack(pool, weight.view()) {
+    match PackedWeight::pack_in(pool, arena, weight.view()) {
         Ok(packed) => {
             *budget -= wanted;
             if !uses.rows {
@@ -232,6 +240,7 @@ fn prepare(pool: &ThreadPool, weight: &mut Weight, uses: Uses, budget: &mut u64)
             }
             Matrix::Packed(packed)
         }
+        Err(PackError::OutOfMemory { .. }) => Matrix::File(kind),
         Err(PackError::NotAWeight(_) | PackError::Ragged { .. } | PackError::Size { .. }) => {
             Matrix::Reference
         }

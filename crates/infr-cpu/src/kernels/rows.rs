@@ -3,9 +3,13 @@
 use infr_graph::{GateAct, Node, NormSpec, RopeSpec, RopeStyle, Unary, WeightId, Yarn};
 
 use crate::fast::Runner;
-use crate::fast::rows::{Activation, RopePairs, RopeShape, activate, add, rms_norm_rows, rope};
+use crate::fast::rows::{
+    Activation, RopePairs, RopeShape, activate, add, rms_norm_rows, rope, softmax,
+};
 use crate::ops::Context;
 use crate::ops::rope::frequencies;
+use crate::ops::sample::temperature;
+use crate::par::for_parts;
 
 /// [`infr_graph::Op::RmsNorm`].
 pub(super) fn norm(
@@ -75,6 +79,29 @@ pub(super) fn softcap(
     scratch.extend(cx.input(node, 0).iter().map(|x| x / cap));
     activate(run, Activation::Tanh, scratch, None, out);
     out.iter_mut().for_each(|y| *y *= cap);
+}
+
+/// [`infr_graph::Op::Softmax`].
+pub(super) fn probabilities((cx, run): (&Context<'_>, Runner<'_>), node: &Node, out: &mut [f32]) {
+    let (x, width) = (cx.input(node, 0), cx.width(node, 0));
+    for_parts(cx.pool, out, width, |out_idx, out| {
+        let factor = (1.0 / temperature(&cx.step, out_idx)) as f32;
+        out.iter_mut().zip(&x[out_idx * width..]).for_each(|(out, x)| *out = x * factor);
+    });
+    softmax(run, out, width);
+}
+
+/// Natural logarithm of the sum of exponentials of `logits`.
+pub(super) fn log_sum_exp(run: Runner<'_>, logits: &[f32], scratch: &mut [Vec<f32>; 2]) -> f64 {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let [shifted, powers] = scratch;
+    shifted.clear();
+    shifted.extend(logits.iter().map(|x| x - max));
+    powers.resize(logits.len(), 0.0);
+    activate(run, Activation::Exp, shifted, None, powers);
+    // Pieces are short enough for single precision.
+    let sum: f64 = powers.chunks(256).map(|piece| f64::from(piece.iter().sum::<f32>())).sum();
+    f64::from(max) + sum.ln()
 }
 
 /// What decides the angles of a rotation, whatever the number of heads.

@@ -3,6 +3,7 @@
 use infr_graph::{ConvSpec, Node};
 
 use super::Context;
+use crate::par::for_parts;
 use crate::state::Slots;
 
 /// `y[t, c] = Σ_j w[c, j]·u[t − taps + 1 + j, c]`; rows before the batch come from the slot.
@@ -22,14 +23,14 @@ pub(crate) fn conv1d(
         let history = slots.block(seq.slot);
         // The history and the new rows as one run of rows.
         let run = [&history[..], &x[rows.clone()]].concat();
-        for (t, out) in out[rows].chunks_mut(channels).enumerate() {
+        for_parts(cx.pool, &mut out[rows], channels, |t, out| {
             for (c, out) in out.iter_mut().enumerate() {
                 let term = |j: usize| {
                     f64::from(filter[c * taps + j]) * f64::from(run[(t + j) * channels + c])
                 };
                 *out = (0..taps).map(term).sum::<f64>() as f32;
             }
-        }
+        });
         history.copy_from_slice(&run[run.len() - history.len()..]);
     }
 }

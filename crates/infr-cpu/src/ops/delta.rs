@@ -7,20 +7,23 @@ use crate::par::for_parts;
 use crate::state::Slots;
 
 /// One sequence's rows.
-struct Rows<'a> {
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
-    g: &'a [f32],
-    beta: &'a [f32],
-    n_rows: usize,
+pub(crate) struct Rows<'a> {
+    pub(crate) q: &'a [f32],
+    pub(crate) k: &'a [f32],
+    pub(crate) v: &'a [f32],
+    pub(crate) g: &'a [f32],
+    pub(crate) beta: &'a [f32],
+    pub(crate) n_rows: usize,
 }
+
+/// Computes the rows of one head: the state of the head and its outputs `[row][value_dim]`.
+pub(crate) type HeadRule = fn(&DeltaSpec, &Rows<'_>, usize, (&mut [f32], &mut [f32]));
 
 /// Decay, read, write, output: for every row of every sequence and every value head.
 pub(crate) fn delta_net(
     cx: &Context<'_>,
     node: &Node,
-    spec: &DeltaSpec,
+    (spec, rule): (&DeltaSpec, HeadRule),
     (slots, out): (&mut Slots, &mut [f32]),
 ) {
     let (v_heads, dv) = (spec.v_heads as usize, spec.value_dim as usize);
@@ -36,18 +39,15 @@ pub(crate) fn delta_net(
         };
         let n_rows = rows.len();
         let rows_in = Rows { q: of(0), k: of(1), v: of(2), g: of(3), beta: of(4), n_rows };
-        // Heads are independent: each thread takes a head's state and writes that head's outputs.
-        let mut work: Vec<(Vec<f32>, Vec<f32>)> = slots
-            .block(seq.slot)
-            .chunks(head_len)
-            .map(|state| (state.to_vec(), vec![0.0; n_rows * dv]))
-            .collect();
+        // Heads are independent: each thread takes a head's state and gives that head's outputs.
+        let mut outputs = vec![0.0; v_heads * n_rows * dv];
+        let heads = slots.block(seq.slot).chunks_mut(head_len).zip(outputs.chunks_mut(n_rows * dv));
+        let mut work: Vec<_> = heads.collect();
         for_parts(cx.pool, &mut work, 1, |head, work| {
             let (state, out) = &mut work[0];
-            delta_head(spec, &rows_in, head, (state, out));
+            rule(spec, &rows_in, head, (state, out));
         });
-        for (head, (state, head_out)) in work.iter().enumerate() {
-            slots.block(seq.slot)[head * head_len..][..head_len].copy_from_slice(state);
+        for (head, head_out) in outputs.chunks(n_rows * dv).enumerate() {
             for (row, values) in rows.clone().zip(head_out.chunks(dv)) {
                 out[(row * v_heads + head) * dv..][..dv].copy_from_slice(values);
             }
@@ -55,13 +55,24 @@ pub(crate) fn delta_net(
     }
 }
 
-fn delta_head(spec: &DeltaSpec, rows: &Rows<'_>, head: usize, (s, out): (&mut [f32], &mut [f32])) {
+/// Key head of a value head.
+pub(crate) fn key_head(spec: &DeltaSpec, head: usize) -> usize {
+    match spec.map {
+        HeadMap::Modulo => head % spec.k_heads as usize,
+        HeadMap::Divide => head / (spec.v_heads / spec.k_heads) as usize,
+    }
+}
+
+/// The rule for one head in `f64`, its state kept in `f32`.
+pub(crate) fn delta_head(
+    spec: &DeltaSpec,
+    rows: &Rows<'_>,
+    head: usize,
+    (s, out): (&mut [f32], &mut [f32]),
+) {
     let (k_heads, v_heads) = (spec.k_heads as usize, spec.v_heads as usize);
     let (dk, dv) = (spec.key_dim as usize, spec.value_dim as usize);
-    let k_head = match spec.map {
-        HeadMap::Modulo => head % k_heads,
-        HeadMap::Divide => head / (v_heads / k_heads),
-    };
+    let k_head = key_head(spec, head);
     let scale = 1.0 / (dk as f64).sqrt();
     let mut sums = vec![0.0f64; dv];
     for t in 0..rows.n_rows {

@@ -6,15 +6,24 @@ use super::Context;
 use crate::par::for_parts;
 
 /// A function of two values; the second may have one element per part of the first's row.
-pub(crate) fn binary(cx: &Context<'_>, node: &Node, out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+pub(crate) fn binary(
+    cx: &Context<'_>,
+    node: &Node,
+    out: &mut [f32],
+    f: impl Fn(f32, f32) -> f32 + Sync,
+) {
     let (a, b) = (cx.input(node, 0), cx.input(node, 1));
-    let part = cx.width(node, 0) / cx.width(node, 1);
-    if part == 1 {
-        return out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = f(*a, *b));
-    }
-    for ((out, a), b) in out.chunks_mut(part).zip(a.chunks(part)).zip(b) {
-        out.iter_mut().zip(a).for_each(|(out, a)| *out = f(*a, *b));
-    }
+    let (width, parts) = (cx.width(node, 0), cx.width(node, 1));
+    for_parts(cx.pool, out, width, |row, out| {
+        let (a, b) = (&a[row * width..][..width], &b[row * parts..][..parts]);
+        if parts == width {
+            return out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = f(*a, *b));
+        }
+        let part = width / parts;
+        for ((out, a), b) in out.chunks_mut(part).zip(a.chunks(part)).zip(b) {
+            out.iter_mut().zip(a).for_each(|(out, a)| *out = f(*a, *b));
+        }
+    });
 }
 
 /// A function of a value and a weight that is repeated along the row.
@@ -22,13 +31,16 @@ pub(crate) fn with_weight(
     cx: &Context<'_>,
     node: &Node,
     out: &mut [f32],
-    f: impl Fn(f32, f32) -> f32,
+    f: impl Fn(f32, f32) -> f32 + Sync,
 ) {
     let weight = cx.vector(node, 0).unwrap_or(&[]);
-    let parts = out.chunks_mut(weight.len()).zip(cx.input(node, 0).chunks(weight.len()));
-    for (out, x) in parts {
-        out.iter_mut().zip(x).zip(weight).for_each(|((out, x), w)| *out = f(*x, *w));
-    }
+    let (x, width) = (cx.input(node, 0), cx.width(node, 0));
+    for_parts(cx.pool, out, width, |row, out| {
+        let parts = out.chunks_mut(weight.len()).zip(x[row * width..].chunks(weight.len()));
+        for (out, x) in parts {
+            out.iter_mut().zip(x).zip(weight).for_each(|((out, x), w)| *out = f(*x, *w));
+        }
+    });
 }
 
 /// A function of every element.
@@ -42,20 +54,27 @@ pub(crate) fn map(cx: &Context<'_>, node: &Node, out: &mut [f32], f: impl Fn(f32
 
 /// Some elements of every part of the row.
 pub(crate) fn slice(cx: &Context<'_>, node: &Node, spec: SliceSpec, out: &mut [f32]) {
-    let (start, len) = (spec.start as usize, spec.len as usize);
-    let part = cx.width(node, 0) / spec.groups as usize;
-    for (out, x) in out.chunks_mut(len).zip(cx.input(node, 0).chunks(part)) {
-        out.copy_from_slice(&x[start..start + len]);
-    }
+    let (start, len, groups) = (spec.start as usize, spec.len as usize, spec.groups as usize);
+    let (x, width) = (cx.input(node, 0), cx.width(node, 0));
+    for_parts(cx.pool, out, groups * len, |row, out| {
+        let parts = x[row * width..][..width].chunks(width / groups);
+        for (out, x) in out.chunks_mut(len).zip(parts) {
+            out.copy_from_slice(&x[start..start + len]);
+        }
+    });
 }
 
 /// Part by part, the first value's elements and then the second's.
 pub(crate) fn concat(cx: &Context<'_>, node: &Node, groups: u32, out: &mut [f32]) {
-    let a_len = cx.width(node, 0) / groups as usize;
-    let b_len = cx.width(node, 1) / groups as usize;
-    let parts = cx.input(node, 0).chunks(a_len).zip(cx.input(node, 1).chunks(b_len));
-    for (out, (a, b)) in out.chunks_mut(a_len + b_len).zip(parts) {
-        out[..a_len].copy_from_slice(a);
-        out[a_len..].copy_from_slice(b);
-    }
+    let groups = groups as usize;
+    let (a, a_width) = (cx.input(node, 0), cx.width(node, 0));
+    let (b, b_width) = (cx.input(node, 1), cx.width(node, 1));
+    for_parts(cx.pool, out, a_width + b_width, |row, out| {
+        let a = a[row * a_width..][..a_width].chunks(a_width / groups);
+        let b = b[row * b_width..][..b_width].chunks(b_width / groups);
+        for (out, (a, b)) in out.chunks_mut((a_width + b_width) / groups).zip(a.zip(b)) {
+            out[..a.len()].copy_from_slice(a);
+            out[a.len()..].copy_from_slice(b);
+        }
+    });
 }

@@ -4,6 +4,7 @@ use infr_backend::TokenIn;
 use infr_graph::Node;
 
 use super::Context;
+use crate::par::for_parts;
 
 /// A row that carries an embedding takes it in place of a table row of the same width; in tables of
 /// another width it counts as token 0.
@@ -11,14 +12,14 @@ pub(crate) fn embed(cx: &Context<'_>, node: &Node, out: &mut [f32]) {
     let table = cx.weight(node, 0);
     let ids = cx.ids(node, 0);
     let width = table.row_len();
-    for (row_idx, out) in out.chunks_mut(width).enumerate() {
+    for_parts(cx.pool, out, width, |row_idx, out| {
         if let TokenIn::Carried(index) = cx.step.batch.rows[row_idx].token {
             let carried = &cx.step.batch.carried[0];
             if carried.width as usize == width {
                 out.copy_from_slice(&carried.data[index as usize * width..][..width]);
-                continue;
+                return;
             }
         }
         table.decode_row(ids[row_idx] as usize, out);
-    }
+    });
 }

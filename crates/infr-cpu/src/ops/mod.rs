@@ -114,7 +114,8 @@ pub(crate) fn run(cx: &Context<'_>, node: &Node, states: &mut States, out: &mut 
         Op::Concat { groups } => elementwise::concat(cx, node, *groups, out.floats()),
         Op::Conv1d(spec) => conv::conv1d(cx, node, *spec, (states.slots(node.state), out.floats())),
         Op::DeltaNet(spec) => {
-            delta::delta_net(cx, node, spec, (states.slots(node.state), out.floats()));
+            let rule = (spec, delta::delta_head as delta::HeadRule);
+            delta::delta_net(cx, node, rule, (states.slots(node.state), out.floats()));
         }
         Op::GatherOut => gather_out(cx, node, out.floats()),
         Op::Softmax => sample::softmax(cx, node, out.floats()),

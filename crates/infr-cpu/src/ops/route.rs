@@ -19,9 +19,12 @@ pub(crate) fn route(
     let bias = spec.bias.then(|| cx.vector(node, 0)).flatten();
     let used = spec.used as usize;
     let rows = cx.input(node, 0).chunks(spec.experts as usize);
-    for ((logits, ids), weights) in rows.zip(ids.chunks_mut(used)).zip(weights.chunks_mut(used)) {
+    let outputs = ids.chunks_mut(used).zip(weights.chunks_mut(used));
+    let mut work: Vec<_> = rows.zip(outputs).collect();
+    for_parts(cx.pool, &mut work, 1, |_, row| {
+        let (logits, (ids, weights)) = &mut row[0];
         route_row(spec, (logits, bias), ids, weights);
-    }
+    });
 }
 
 fn route_row(

@@ -4,6 +4,7 @@ mod act;
 mod attention;
 mod elementwise;
 mod expert;
+mod fused;
 mod linear;
 mod norm;
 mod recurrent;
@@ -14,7 +15,7 @@ pub use crate::maker::Case;
 
 /// All cases of all ops.
 pub fn cases() -> Vec<Case> {
-    let tables: [fn() -> Vec<Case>; 9] = [
+    let tables: [fn() -> Vec<Case>; 10] = [
         linear::cases,
         expert::cases,
         norm::cases,
@@ -24,6 +25,7 @@ pub fn cases() -> Vec<Case> {
         elementwise::cases,
         recurrent::cases,
         sample::cases,
+        fused::cases,
     ];
     tables.iter().flat_map(|table| table()).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use infr_backend::{SampleParams, Want};
-use infr_graph::Output;
+use infr_graph::{Op, Output};
 
 use crate::maker::{Case, Maker};
 use crate::tolerance::Tolerance;
@@ -24,7 +24,29 @@ pub(crate) fn cases() -> Vec<Case> {
             out.push(sample(name, &params, vocab, masked));
         }
     }
+    for temperature in [0.0, 1.0, 0.3] {
+        for vocab in [7, 1000, 4096] {
+            out.push(probabilities(temperature, vocab));
+        }
+    }
     out
+}
+
+/// Probabilities and their entropies, at the temperature of each sequence.
+fn probabilities(temperature: f32, vocab: u32) -> Case {
+    let mut m = Maker::new(81, &[2, 3]);
+    m.want = Want::Logits;
+    let x = m.input(vocab, 2.0);
+    let logits = m.builder.gather_out(x);
+    let p = m.builder.node(Op::Softmax, &[logits], &[], None)[0];
+    let entropy = m.builder.node(Op::Entropy, &[p], &[], None)[0];
+    m.builder.output(Output::Logits, logits);
+    m.builder.output(Output::Carried(0), p);
+    m.builder.output(Output::Carried(1), entropy);
+    let name = format!("sample softmax and entropy of {vocab} at {temperature}");
+    let mut case = m.close(name, Tolerance::F32);
+    case.eval.batch.seqs[1].sample.temperature = temperature;
+    case
 }
 
 /// Rows of several sequences want different things of the same logits.
