@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use infr_backend::Backend;
 use infr_engine::{Engine, EngineOptions, EngineSource};
 use infr_gguf::Gguf;
-use infr_models::{BuildOptions, DecodeStyle, GgufWeights, ModelInfo};
+use infr_models::{BuildOptions, DecodeStyle, ModelInfo};
 use infr_text::template::{ChatTemplate, SpecialTexts};
 use infr_text::tokenizer::Tokenizer;
 
@@ -50,22 +50,11 @@ impl ChatModel {
         let loaded = infr_models::from_gguf(Arc::clone(&gguf))
             .map_err(|source| ChatError::Model { path: shown(), source })?;
         let info = loaded.model.info().clone();
-        let causal = match info.style {
-            DecodeStyle::Embedding { .. } => return Err(ChatError::NotAChatModel(shown())),
-            DecodeStyle::Autoregressive | DecodeStyle::BlockDiffusion(_) => true,
-        };
-        let program = loaded
-            .model
-            .program(&gguf, &options.build)
-            .map_err(|source| ChatError::Model { path: shown(), source })?;
-        let source = EngineSource {
-            backend: Arc::clone(&options.backend),
-            program: Arc::new(program),
-            weights: Arc::new(GgufWeights(Arc::clone(&gguf))),
-            vocab: info.vocab,
-            context: info.context_length,
-            causal,
-        };
+        if matches!(info.style, DecodeStyle::Embedding { .. }) {
+            return Err(ChatError::NotAChatModel(shown()));
+        }
+        let backend = Arc::clone(&options.backend);
+        let source = EngineSource::from_model(backend, &loaded, &options.engine, options.build)?;
         let engine = Engine::start(source, options.engine.clone())?;
         let template = ChatTemplate::from_metadata(gguf.metadata(), false, specials(&tokenizer));
         let named = gguf.metadata().get("tokenizer.chat_template.tool_use").is_some();

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use infr_engine::{Engine, EngineOptions, EngineSource, Event, Request, Wanted};
 use infr_gguf::Gguf;
-use infr_models::{BuildOptions, DecodeStyle, GgufWeights};
+use infr_models::BuildOptions;
 use infr_tensor::DType;
 use infr_text::message::Message;
 use infr_text::template::{RenderRequest, SystemClock};
@@ -52,34 +51,22 @@ fn logits(args: &LogitsArgs, settings: &Settings) -> Result<()> {
 /// An engine for exact logits: reference kernels on the CPU and caches in `f32`, unless settings
 /// say otherwise.
 fn logits_engine(path: &Path, tokens: u32, settings: &Settings) -> Result<Engine> {
-    let gguf = Arc::new(Gguf::open(path)?);
-    let loaded = infr_models::from_gguf(Arc::clone(&gguf))?;
-    let info = loaded.model.info();
-    let context = settings.ctx.unwrap_or(tokens.max(1));
+    let loaded = infr_models::load(path)?;
     let cache = match settings.kv_type.as_deref() {
         Some("f16") => DType::F16,
         _ => DType::F32,
     };
-    let build = BuildOptions { cache_k: cache, cache_v: cache, context, ..BuildOptions::default() };
-    let program = loaded.model.program(&gguf, &build)?;
     let backend = match settings.dev.as_deref() {
         None | Some("cpu") => backends::cpu(settings, settings.cpu_simd.unwrap_or(false)),
         Some(_) => backends::choose(settings)?,
     };
-    let causal = !matches!(info.style, DecodeStyle::Embedding { causal: false, .. });
-    let source = EngineSource {
-        backend,
-        program: Arc::new(program),
-        weights: Arc::new(GgufWeights(Arc::clone(&gguf))),
-        vocab: info.vocab,
-        context: info.context_length.max(context),
-        causal,
-    };
     let options = EngineOptions {
-        context: Some(context),
+        context: Some(settings.ctx.unwrap_or(tokens.max(1))),
         ubatch: settings.ubatch.unwrap_or(512),
         ..EngineOptions::default()
     };
+    let build = BuildOptions { cache_k: cache, cache_v: cache, ..BuildOptions::default() };
+    let source = EngineSource::from_model(backend, &loaded, &options, build)?;
     Ok(Engine::start(source, options)?)
 }
 
