@@ -44,7 +44,6 @@ mod tests {
     use super::*;
     use crate::dispatch::Grid;
 
-    #[expect(clippy::single_range_in_vec_init, reason = "one range is what a dispatch has here")]
     fn dispatch(reads: Range<u64>, writes: Range<u64>) -> Dispatch {
         Dispatch {
             label: String::new(),

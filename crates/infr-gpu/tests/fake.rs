@@ -1,5 +1,7 @@
 //! The fake device must see what hardware would do wrong.
 
+#![allow(clippy::unwrap_used)]
+
 use infr_gpu::barrier::with_barriers;
 use infr_gpu::fake::FakeApi;
 use infr_gpu::{Api, Dispatch, DispatchList, GpuOptions, Grid, MemoryKind, Push};

@@ -18,6 +18,7 @@ const UNSUPPORTED: &[&str] = &[
     "position_scale",
     "conv1d",
     "delta_net",
+    "softmax",
 ];
 
 fn check(options: GpuOptions) {
