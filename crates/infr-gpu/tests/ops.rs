@@ -1,5 +1,7 @@
 //! Every op that lowers, against the reference; the others must say that they are not supported.
 
+#![allow(clippy::unwrap_used)]
+
 use infr_backend::{Backend, BackendError};
 use infr_gpu::GpuOptions;
 use infr_gpu::fake::FakeBackend;
