@@ -1,6 +1,8 @@
 //! The decode path on the fake device: greedy tokens, chained steps without waits or recordings, memory
 //! that stays as it is.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! Random batches on the reference and on the fake device: rows that want different things, masks and
 //! biases, rows that write nothing, several drawn rows of one sequence, tokens of steps in flight.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::collections::VecDeque;

@@ -1,6 +1,8 @@
 //! Tiny models of every family whose ops have kernels, against the reference: prefill in tiles, single
 //! rows, a ragged batch.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use infr_backend::{BackendError, ExpertPlacement, Placement, TokenIn, Want};

@@ -1,5 +1,7 @@
 //! The laws of execution on the fake device: within rounding as planned for speed, to the bit in strict mode.
 
+#![allow(clippy::unwrap_used)]
+
 use infr_backend::{SampleParams, TokenIn, Want};
 use infr_gpu::GpuOptions;
 use infr_gpu::fake::FakeBackend;

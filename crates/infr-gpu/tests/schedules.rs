@@ -1,6 +1,8 @@
 //! Random schedules in strict mode: prompts in random chunks, sequences that join and leave, chained
 //! steps, preemption by recomputation. Every sequence makes the tokens that it makes alone.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use infr_backend::{SampleParams, TokenIn, Want};
