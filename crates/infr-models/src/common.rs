@@ -115,8 +115,26 @@ impl Common {
         (self.key_dim as f32).sqrt().recip()
     }
 
-    /// What the model says about itself.
+    /// What a model whose rows see only rows before them says about itself.
     pub(crate) fn info(
+        &self,
+        h: &Hparams<'_>,
+        gguf: &Gguf,
+        sampling: SamplingDefaults,
+    ) -> Result<ModelInfo, ModelError> {
+        const CAUSAL: &str = "attention.causal";
+        if h.bool(CAUSAL)? == Some(false) {
+            return Err(h.wrong(
+                CAUSAL,
+                false,
+                "this architecture is supported with causal order only",
+            ));
+        }
+        self.info_of_any_order(h, gguf, sampling)
+    }
+
+    /// What the model says about itself.
+    pub(crate) fn info_of_any_order(
         &self,
         h: &Hparams<'_>,
         gguf: &Gguf,

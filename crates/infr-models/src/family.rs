@@ -1,7 +1,9 @@
 //! The two traits that a model family implements, and what a model says about itself.
 
+use std::collections::HashSet;
+
 use infr_gguf::Gguf;
-use infr_graph::Program;
+use infr_graph::{Program, WeightFrom};
 
 use crate::error::ModelError;
 use crate::options::BuildOptions;
@@ -44,7 +46,25 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// As [`Model::build`].
     fn program(&self, gguf: &Gguf, options: &BuildOptions) -> Result<Program, ModelError> {
-        self.build(gguf, options)
+        let program = self.build(gguf, options)?;
+        log_unused(gguf, &program);
+        Ok(program)
+    }
+}
+
+/// A tensor that no graph reads is no fault, but it may be one of the file or of this crate.
+fn log_unused(gguf: &Gguf, program: &Program) {
+    let mut used = HashSet::new();
+    for weight in &program.weights {
+        match &weight.source {
+            WeightFrom::Tensor(name) => drop(used.insert(name.as_str())),
+            WeightFrom::Concat(names) => used.extend(names.iter().map(String::as_str)),
+            WeightFrom::Const(_) => {}
+        }
+    }
+    let mut unused = gguf.tensors().iter().filter(|t| !used.contains(t.name.as_str()));
+    if let Some(first) = unused.next() {
+        tracing::debug!(first = first.name, count = 1 + unused.count(), "tensors without a use");
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use infr_backend::GroupRanges;
 use infr_gguf::TensorType;
 use infr_graph::build::LinearWeights;
 use infr_graph::{
@@ -98,7 +99,13 @@ impl<'a> Net<'a> {
 
     /// The finished program.
     pub(crate) fn finish(self) -> Result<Program, ModelError> {
-        Ok(self.b.finish()?)
+        let program = self.b.finish()?;
+        let groups = program.cache_groups().len();
+        if groups > GroupRanges::MAX {
+            let what = format!("{groups} kinds of caches, more than {}", GroupRanges::MAX);
+            return Err(ModelError::Unsupported { what });
+        }
+        Ok(program)
     }
 
     fn full_name(&self, name: &str) -> String {

@@ -57,6 +57,7 @@ fn keys_out_of_range() {
         ("llama4", ".interleave_moe_layer_step", 0u32.into(), "1 to 512"),
         ("llama4", ".attention.sliding_window", 0u32.into(), "without chunks"),
         ("lfm2", ".shortconv.l_cache", 1u32.into(), "2 to 64"),
+        ("lfm2", ".attention.causal", false.into(), "causal order only"),
         ("diffusion_gemma", "diffusion.canvas_length", 0u32.into(), "diffusion.canvas_length"),
     ];
     for (name, key, value, wanted) in cases {

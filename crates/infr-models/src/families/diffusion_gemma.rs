@@ -33,7 +33,7 @@ impl Family for DiffusionGemma {
     fn parse(&self, gguf: &Gguf) -> Result<Box<dyn Model>, ModelError> {
         let h = Hparams::new(gguf.metadata())?;
         let backbone = Backbone::parse(&h)?;
-        let mut info = backbone.common.info(&h, gguf, sampling::GEMMA)?;
+        let mut info = backbone.common.info_of_any_order(&h, gguf, sampling::GEMMA)?;
         info.style = DecodeStyle::BlockDiffusion(diffusion(&h)?);
         Ok(Box::new(DiffusionGemmaModel { info, backbone }))
     }

@@ -50,7 +50,10 @@ impl Family for Gemma3 {
         let rope = Rope::parse(&h, &common, RopeStyle::Halves)?;
         let window_base = h.positive("rope.freq_base_swa")?.unwrap_or(10_000.0);
         let window = h.u32("attention.sliding_window", 0..=MAX_CONTEXT)?.unwrap_or(0);
-        let mut info = common.info(&h, gguf, sampling::GEMMA)?;
+        let mut info = match is_encoder {
+            true => common.info_of_any_order(&h, gguf, sampling::GEMMA)?,
+            false => common.info(&h, gguf, sampling::GEMMA)?,
+        };
         if let (Some(pooling), true) = (common.pooling, is_encoder) {
             info.style = DecodeStyle::Embedding { pooling, causal: false };
         }

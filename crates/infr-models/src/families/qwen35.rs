@@ -102,6 +102,7 @@ impl Family for Qwen35 {
             mtp,
             moe("qwen35moe", "qwen35moe"),
             moe("qwen3next", "qwen3next").with(&["attn_qkv.weight"]),
+            moe("qwen3next_legacy", "qwen3next"),
         ]
     }
 }
