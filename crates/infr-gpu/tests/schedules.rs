@@ -114,10 +114,10 @@ fn schedule(backend: &dyn Backend, subject: &Subject, expected: &[Vec<u32>], see
         if !work.is_empty() {
             open.push_back((driver.submit(&mut work), drawing));
         }
-        if open.len() == 2 || rng.below(3) == 0 || work_is_stuck(&running) {
-            if let Some((ticket, drawing)) = open.pop_front() {
-                absorb(&mut running, driver.collect(ticket), &drawing);
-            }
+        if (open.len() == 2 || rng.below(3) == 0 || work_is_stuck(&running))
+            && let Some((ticket, drawing)) = open.pop_front()
+        {
+            absorb(&mut running, driver.collect(ticket), &drawing);
         }
         let (done, rest): (Vec<_>, Vec<_>) = running.into_iter().partition(Running::is_done);
         running = rest;

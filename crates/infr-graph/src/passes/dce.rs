@@ -19,3 +19,36 @@ pub fn dce(graph: &mut Graph) {
     kept.reverse();
     graph.nodes = kept;
 }
+
+#[cfg(test)]
+mod tests {
+    use infr_tensor::DType;
+
+    use super::*;
+    use crate::passes::rules::tests_support::Rows;
+    use crate::{Phase, Reach, StateKind};
+
+    #[test]
+    fn what_nothing_reads_goes_and_effects_stay() {
+        let mut r = Rows::new();
+        let (x, unread) = (r.rows(4), r.rows(4));
+        let kind = StateKind::Paged {
+            key_width: 4,
+            value_width: 4,
+            dtype: DType::F32,
+            reach: Reach::Full,
+        };
+        let state = r.b.state(0, kind);
+        let key = r.b.scale(x, 2.0);
+        r.b.kv_write(state, key, Some(x));
+        let dead = r.b.scale(unread, 3.0);
+        r.b.scale(dead, 4.0);
+        let out = r.b.scale(x, 5.0);
+        let program = r.finish(out);
+        let mut graph = program.graph(Phase::Forward).unwrap().clone();
+        dce(&mut graph);
+        let names: Vec<&str> = graph.nodes.iter().map(|n| n.op.name()).collect();
+        assert_eq!(names, ["input", "scale", "kv_write", "scale"]);
+        assert_eq!(graph.nodes[3].outputs, [out]);
+    }
+}

@@ -115,11 +115,10 @@ mod tests {
              %5 = fused.rope_kv %1, %0, %3, %2, k_norm, state 0 : F32 [rows, 8]\n    \
              %4 = rms_norm %1, k_norm : F32 [rows, 4]\n    \
              %5 = rope %0, %3 : F32 [rows, 8]\n    \
-             %6 = rope %4, %3 : F32 [rows, 4]\n    \
+             %6 = rope %4, %3 : F32 [rows, 4]\n     \
              = kv_write %6, %2, state 0\n\
              %7 = attention %5, state 0 : F32 [rows, 8]\n\
              output Hidden = %7\n"
-                .replace("    = kv", "     = kv")
         );
     }
 
