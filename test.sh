@@ -14,6 +14,6 @@ fetch vocabs.sh "$INFR_PEERS/vocabs"
   python3 -m venv "$INFR_PEERS/python" >"$INFR_PEERS/python.log" 2>&1 &&
     "$INFR_PEERS/python/bin/pip" install -q numpy gguf >>"$INFR_PEERS/python.log" 2>&1 ||
     echo "test.sh: no Python with numpy and gguf ($INFR_PEERS/python.log); comparisons with the specification are skipped" >&2; }
-[ ! -x "$INFR_PEERS/python/bin/python3" ] || export INFR_PYTHON="$INFR_PEERS/python/bin/python3"
+export PATH="$INFR_PEERS/python/bin:$PATH"
 cargo run --quiet -p xtask -- tidy
 cargo test --workspace --quiet "$@"
