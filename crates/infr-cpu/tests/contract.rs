@@ -41,7 +41,7 @@ fn batch() -> Batch {
     let seq = |slot: u32, rows: std::ops::Range<u32>, page: u32| SeqRows {
         slot: Slot(slot),
         rows,
-        pages: vec![Arc::new(PageTable(vec![page, PageTable::NONE])); GROUPS],
+        pages: (0..GROUPS).map(|_| Arc::new(PageTable(vec![page, PageTable::NONE]))).collect(),
         sample: SampleParams::default(),
     };
     Batch {

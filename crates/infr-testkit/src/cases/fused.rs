@@ -53,7 +53,7 @@ fn add_norm(rows: u32) -> Vec<Case> {
 fn gate_up_act(dtype: DType, act: GateAct, rows: u32, biased: bool) -> Case {
     let mut m = Maker::new(91, &[rows]);
     let x = m.input(256, 1.0);
-    let mut linear = |m: &mut Maker| {
+    let linear = |m: &mut Maker| {
         let matrix = m.weight(dtype, &[96, 256]);
         let bias = biased.then(|| m.vector(&[96], 0.0, 0.5));
         m.builder.linear(x, LinearWeights { matrix, bias, scale: None })
