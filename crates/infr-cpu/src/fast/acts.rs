@@ -1,8 +1,10 @@
-//! Activations as the matrix kernels read them: tiles of up to 16 rows, as bytes with a scale per 32 or as `f32`.
+//! Activations as the matrix kernels read them: tiles of up to 16 rows, as bytes with a scale per 16 or as `f32`.
 //!
 //! A tile of `t` rows stores block after block, and in each block row after row, so that a kernel reads one
 //! stream whatever the number of rows. Only the last tile has fewer than 16 rows. Quantising follows the
-//! round-to-nearest rule of Q8_0 with an unrounded scale: d = max|x| / 127, q = round(x / d).
+//! round-to-nearest rule of Q8_0 with an unrounded scale, d = max|x| / 127, q = round(x / d), per 16
+//! elements: half of Q8_0's block, since the rounding of activations is the largest error of a
+//! quantised product and falls with the square of the scale.
 
 use std::ops::Range;
 
@@ -10,29 +12,31 @@ use super::Runner;
 use super::pool::Shared;
 use super::simd::{LANES, Simd, simd_entry};
 
-/// Elements that share a scale.
+/// Elements of a block: two halves with a scale each.
 pub(crate) const BLOCK: usize = 32;
 /// Rows of a full tile.
 pub(crate) const TILE: usize = 16;
 
-/// Scale and sums of 32 quantised activations.
+/// Scales and sums of 32 quantised activations.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct BlockMeta {
-    /// Scale.
-    pub(crate) d: f32,
-    /// Scale times the sum of all 32 bytes.
+    /// Scale of the first 16 bytes.
+    pub(crate) d_low: f32,
+    /// Scale of the last 16 bytes.
+    pub(crate) d_high: f32,
+    /// Sum of the 32 values that the bytes and scales stand for.
     pub(crate) d_sum: f32,
     /// Minus the sum of the first 16 bytes.
-    pub(crate) minus_low: i32,
+    pub(crate) minus_low: i16,
     /// Minus the sum of the last 16 bytes.
-    pub(crate) minus_high: i32,
+    pub(crate) minus_high: i16,
 }
 
 /// Which form of activations a weight's kernel takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ActsKind {
-    /// Signed bytes with a scale per 32 elements.
+    /// Signed bytes with a scale per 16 elements.
     Q8,
     /// Single precision.
     F32,
@@ -212,25 +216,34 @@ unsafe fn quantise_row_generic<S: Simd>(
     for (b, block) in x.chunks_exact(BLOCK).enumerate() {
         // SAFETY: the caller's contract; a block has two vectors of values.
         unsafe {
-            let low = S::load(block.as_ptr());
-            let high = S::load(block.as_ptr().add(LANES));
-            let largest = S::largest(S::max(S::abs(low), S::abs(high)));
-            let d = largest / 127.0;
-            // Below this the reciprocal overflows; such a block is zero at any useful precision.
-            let inverse = if d > 1e-37 { 1.0 / d } else { 0.0 };
-            let d = if d > 1e-37 { d } else { 0.0 };
-            let low = S::to_int(S::mul(low, S::splat(inverse)));
-            let high = S::to_int(S::mul(high, S::splat(inverse)));
-            let (sum_low, sum_high) = (S::sum_int(low), S::sum_int(high));
             let q = q.add(b * tile_rows * BLOCK);
-            S::store_i8(q, low);
-            S::store_i8(q.add(LANES), high);
+            let (d_low, sum_low) = quantise_half::<S>(block.as_ptr(), q);
+            let (d_high, sum_high) = quantise_half::<S>(block.as_ptr().add(LANES), q.add(LANES));
             meta.add(b * tile_rows).write(BlockMeta {
-                d,
-                d_sum: d * (sum_low + sum_high) as f32,
-                minus_low: -sum_low,
-                minus_high: -sum_high,
+                d_low,
+                d_high,
+                d_sum: d_low * sum_low as f32 + d_high * sum_high as f32,
+                minus_low: -sum_low as i16,
+                minus_high: -sum_high as i16,
             });
         }
+    }
+}
+
+/// Quantises 16 values; gives their scale and the sum of the bytes (at most 16 · 127 either way).
+///
+/// # Safety
+/// `x` and `q` are valid for 16 elements.
+#[inline(always)]
+unsafe fn quantise_half<S: Simd>(x: *const f32, q: *mut i8) -> (f32, i32) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let x = S::load(x);
+        let d = S::largest(S::abs(x)) / 127.0;
+        // Below this the reciprocal overflows; such values are zero at any useful precision.
+        let (d, inverse) = if d > 1e-37 { (d, 1.0 / d) } else { (0.0, 0.0) };
+        let codes = S::to_int(S::mul(x, S::splat(inverse)));
+        S::store_i8(q, codes);
+        (d, S::sum_int(codes))
     }
 }

@@ -30,6 +30,29 @@ pub(crate) unsafe fn exp<S: Simd>(x: S::F) -> S::F {
     }
 }
 
+/// 2^x for x up to 127, with a relative error of about 2e-7; 0 below -126.5, also for minus infinity.
+///
+/// A minimax polynomial on -0.5..0.5 that is exact at 0.
+///
+/// # Safety
+/// The level of `S` exists.
+#[inline(always)]
+pub(crate) unsafe fn exp2<S: Simd>(x: S::F) -> S::F {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let x = S::max(S::splat(-127.0), x);
+        let n = S::round(x);
+        let r = S::sub(x, n);
+        let mut p = S::splat(1.326_47e-3);
+        p = S::fma(p, r, S::splat(9.671_51e-3));
+        p = S::fma(p, r, S::splat(5.550_734e-2));
+        p = S::fma(p, r, S::splat(2.402_224_2e-1));
+        p = S::fma(p, r, S::splat(std::f32::consts::LN_2));
+        p = S::fma(p, r, S::splat(1.0));
+        S::scale(p, n)
+    }
+}
+
 /// 1 / (1 + e^-x).
 ///
 /// # Safety

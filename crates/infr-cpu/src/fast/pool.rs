@@ -191,8 +191,15 @@ impl Slot {
 }
 
 /// A pointer into an output that tasks write in disjoint parts.
-#[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(*mut T);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<T> {}
 
 // SAFETY: users write disjoint ranges from different tasks and only within the lifetime of the slice that
 // the pointer was taken from.

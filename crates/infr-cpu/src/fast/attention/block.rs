@@ -1,7 +1,8 @@
 //! One block of 64 keys against all queries of a task: scores, softmax weights, weighted values.
 
+use super::task::exp2_one;
 use super::{AttentionShape, Interval, KEY_BLOCK, KvCache, KvData};
-use crate::fast::math::{exp, tanh};
+use crate::fast::math::{exp2, tanh};
 use crate::fast::simd::{LANES, Simd};
 
 /// Vectors of keys in a block.
@@ -86,6 +87,8 @@ pub(super) unsafe fn block<S: Simd>(
     unsafe {
         load_keys::<S>(what, keys, scratch);
         let value_rows = load_values::<S>(what, keys, scratch);
+        // Vectors of keys that somebody sees; scores behind them are masked whatever they are.
+        let n_vectors = keys.1.div_ceil(LANES);
         let mut i = first;
         while i < end {
             let n = (end - i).min(if S::MAX_ROWS >= 16 { 4 } else { 2 });
@@ -93,10 +96,10 @@ pub(super) unsafe fn block<S: Simd>(
             let scores = scratch.scores.as_mut_ptr().add(i * KEY_BLOCK);
             let kt = scratch.keys.as_ptr();
             match n {
-                4 => score_queries::<S, 4>(q, shape.key_dim, kt, scores),
-                3 => score_queries::<S, 3>(q, shape.key_dim, kt, scores),
-                2 => score_queries::<S, 2>(q, shape.key_dim, kt, scores),
-                _ => score_queries::<S, 1>(q, shape.key_dim, kt, scores),
+                4 => score_queries::<S, 4>(q, shape.key_dim, kt, scores, n_vectors),
+                3 => score_queries::<S, 3>(q, shape.key_dim, kt, scores, n_vectors),
+                2 => score_queries::<S, 2>(q, shape.key_dim, kt, scores, n_vectors),
+                _ => score_queries::<S, 1>(q, shape.key_dim, kt, scores, n_vectors),
             }
             let mut rescale = [1f32; 4];
             for m in 0..n {
@@ -240,26 +243,31 @@ unsafe fn load_values<S: Simd>(
     rows
 }
 
-/// Scores of `M` queries with the 64 keys.
+/// Scores of `M` queries with the first `n_vectors` vectors of keys.
 #[inline(always)]
 unsafe fn score_queries<S: Simd, const M: usize>(
     q: *const f32,
     key_dim: usize,
     keys: *const f32,
     scores: *mut f32,
+    n_vectors: usize,
 ) {
     // Levels with 16 registers of 8 lanes take half of the keys at a time.
-    let step = if S::MAX_ROWS >= 16 { KEY_VECTORS } else { 2 };
-    for first in (0..KEY_VECTORS).step_by(step) {
+    let most = if S::MAX_ROWS >= 16 { KEY_VECTORS } else { 2 };
+    let mut first = 0;
+    while first < n_vectors {
+        let n = (n_vectors - first).min(most);
         // SAFETY: the caller's contract; keys and scores have 64 places per row.
         unsafe {
-            if step == KEY_VECTORS {
-                score_keys::<S, M, KEY_VECTORS>(q, key_dim, keys, scores);
-            } else {
-                let at = first * LANES;
-                score_keys::<S, M, 2>(q, key_dim, keys.add(at), scores.add(at));
+            let (keys, scores) = (keys.add(first * LANES), scores.add(first * LANES));
+            match n {
+                4 => score_keys::<S, M, 4>(q, key_dim, keys, scores),
+                3 => score_keys::<S, M, 3>(q, key_dim, keys, scores),
+                2 => score_keys::<S, M, 2>(q, key_dim, keys, scores),
+                _ => score_keys::<S, M, 1>(q, key_dim, keys, scores),
             }
         }
+        first += n;
     }
 }
 
@@ -312,7 +320,7 @@ unsafe fn soften<S: Simd>(
         if let Some(cap) = softcap {
             for v in (0..KEY_BLOCK).step_by(LANES) {
                 let capped = tanh::<S>(S::mul(S::load(p.add(v)), S::splat(1.0 / cap)));
-                S::store(p.add(v), S::mul(capped, S::splat(cap)));
+                S::store(p.add(v), S::mul(capped, S::splat(cap * std::f32::consts::LOG2_E)));
             }
         }
         scores[..lo].fill(f32::NEG_INFINITY);
@@ -325,15 +333,14 @@ unsafe fn soften<S: Simd>(
         let new_max = if top > *max { top } else { *max };
         let mut total = S::splat(0.0);
         for v in (0..KEY_BLOCK).step_by(LANES) {
-            let weight = exp::<S>(S::sub(S::load(p.add(v)), S::splat(new_max)));
+            let weight = exp2::<S>(S::sub(S::load(p.add(v)), S::splat(new_max)));
             total = S::add(total, weight);
             S::store(p.add(v), weight);
         }
-        let mut factor = [0f32; LANES];
-        S::store(factor.as_mut_ptr(), exp::<S>(S::splat(*max - new_max)));
+        let factor = exp2_one::<S>(*max - new_max);
         *max = new_max;
-        *sum = *sum * factor[0] + S::sum(total);
-        factor[0]
+        *sum = *sum * factor + S::sum(total);
+        factor
     }
 }
 

@@ -18,7 +18,7 @@ use infr_tensor::DType;
 
 use super::Runner;
 use super::pool::Shared;
-use task::{Partials, Task};
+use task::{Job, Partials, Task};
 
 /// Positions of one block of keys.
 pub(crate) const KEY_BLOCK: usize = 64;
@@ -118,8 +118,9 @@ pub fn attention(
     let mut partials = Partials::new(n_partials, vectors);
     let (shared, target) = (partials.share(), Shared::new(out));
     run.pool.run(tasks.len(), &|i| {
+        let job = Job { shape, cache, rows, task: &tasks[i], partials: shared, out: target };
         // SAFETY: sizes were checked above; tasks write disjoint outputs and partial results.
-        unsafe { task::run(level, shape, cache, rows, &tasks[i], shared, target) }
+        unsafe { task::run(level, &job) }
     });
     // Tasks that split a context left the state of each chunk: the first task of each split merges them.
     let splits: Vec<&Task> = tasks.iter().filter(|t| t.merges()).collect();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::block::{Block, Scratch, block};
 use super::{AttentionRows, AttentionShape, CHUNK, KEY_BLOCK, KvCache};
-use crate::fast::math::exp;
+use crate::fast::math::exp2;
 use crate::fast::pool::Shared;
 use crate::fast::simd::{LANES, Simd, SimdLevel, simd_entry};
 
@@ -70,7 +70,8 @@ impl Task {
     }
 }
 
-/// Running softmax of some queries: maximum and sum of each, and weighted sums of values.
+/// Running softmax of some queries: maximum and sum of each, and weighted sums of values. Scores are exponents
+/// of two.
 pub(super) struct Partials {
     max_sum: Vec<[f32; 2]>,
     values: Vec<f32>,
@@ -109,29 +110,20 @@ impl Partials {
 }
 
 /// What a task works with.
-struct Job<'a> {
-    shape: &'a AttentionShape<'a>,
-    cache: &'a KvCache<'a>,
-    rows: &'a AttentionRows<'a>,
-    task: &'a Task,
-    partials: SharedPartials,
-    out: Shared<f32>,
+pub(super) struct Job<'a> {
+    pub(super) shape: &'a AttentionShape<'a>,
+    pub(super) cache: &'a KvCache<'a>,
+    pub(super) rows: &'a AttentionRows<'a>,
+    pub(super) task: &'a Task,
+    pub(super) partials: SharedPartials,
+    pub(super) out: Shared<f32>,
 }
 
 /// # Safety
 /// The level is available, sizes agree, and no other task writes this task's outputs and states.
-pub(super) unsafe fn run(
-    level: SimdLevel,
-    shape: &AttentionShape<'_>,
-    cache: &KvCache<'_>,
-    rows: &AttentionRows<'_>,
-    task: &Task,
-    partials: SharedPartials,
-    out: Shared<f32>,
-) {
-    let job = Job { shape, cache, rows, task, partials, out };
+pub(super) unsafe fn run(level: SimdLevel, job: &Job<'_>) {
     // SAFETY: the caller's contract.
-    unsafe { run_job(level, &job) }
+    unsafe { run_job(level, job) }
 }
 
 /// # Safety
@@ -162,9 +154,14 @@ unsafe fn run_job_generic<S: Simd>(job: &Job<'_>) {
     let n_queries = task.rows.len() * group;
     let width = shape.value_dim.next_multiple_of(LANES);
     let mut scratch = Scratch::new(shape, n_queries);
+    // Scores are exponents of two; a soft cap needs them as they are first.
+    let scale = match shape.softcap {
+        Some(_) => shape.scale,
+        None => shape.scale * std::f32::consts::LOG2_E,
+    };
     for (i, row) in task.rows.clone().enumerate() {
         let q = &job.rows.q[(row * shape.heads + task.kv_head * group) * shape.key_dim..];
-        scratch.set_queries(i * group, &q[..group * shape.key_dim], shape.scale);
+        scratch.set_queries(i * group, &q[..group * shape.key_dim], scale);
         scratch.visible[i * group..][..group].fill(job.rows.visible[row]);
     }
     let mut total = Partials::new(n_queries, width);
@@ -233,7 +230,7 @@ unsafe fn join<S: Simd>(total: &mut Partials, max_sum: &[[f32; 2]], values: &[f3
         let max = if total_ms[0] > ms[0] { total_ms[0] } else { ms[0] };
         // SAFETY: the caller's contract; both value rows have `width` elements, a multiple of 16.
         unsafe {
-            let (old, new) = (exp_one::<S>(total_ms[0] - max), exp_one::<S>(ms[0] - max));
+            let (old, new) = (exp2_one::<S>(total_ms[0] - max), exp2_one::<S>(ms[0] - max));
             *total_ms = [max, total_ms[1] * old + ms[1] * new];
             let into = total.values.as_mut_ptr().add(i * width);
             let from = values.as_ptr().add(i * width);
@@ -247,10 +244,14 @@ unsafe fn join<S: Simd>(total: &mut Partials, max_sum: &[[f32; 2]], values: &[f3
 }
 
 #[inline(always)]
-unsafe fn exp_one<S: Simd>(x: f32) -> f32 {
+pub(super) unsafe fn exp2_one<S: Simd>(x: f32) -> f32 {
+    if x == 0.0 {
+        // The same value, without the latency: most blocks do not raise the maximum.
+        return 1.0;
+    }
     let mut lanes = [0f32; LANES];
     // SAFETY: the caller's contract; `lanes` has 16 places.
-    unsafe { S::store(lanes.as_mut_ptr(), exp::<S>(S::splat(x))) };
+    unsafe { S::store(lanes.as_mut_ptr(), exp2::<S>(S::splat(x))) };
     lanes[0]
 }
 
@@ -275,9 +276,10 @@ unsafe fn finish<S: Simd>(
             }
             let factor = match shape.sinks {
                 Some(sinks) => {
-                    let top = if sinks[head] > max { sinks[head] } else { max };
-                    let shrink = exp_one::<S>(max - top);
-                    shrink / (sum * shrink + exp_one::<S>(sinks[head] - top))
+                    let sink = sinks[head] * std::f32::consts::LOG2_E;
+                    let top = if sink > max { sink } else { max };
+                    let shrink = exp2_one::<S>(max - top);
+                    shrink / (sum * shrink + exp2_one::<S>(sink - top))
                 }
                 None => 1.0 / sum,
             };

@@ -124,7 +124,7 @@ format!(Iq4Xs: 8 subs, 8 bytes, 4 + 0 bits, TABLE: Option<&'static [i8; 16]> = S
 |S, p, sub| {
     let d = halves::<S>(p, 0);
     let low = bytes::<S>(p, 2, sub / 2);
-    let low = if sub % 2 == 0 { low } else { S::shr_int::<4>(low) };
+    let low = if sub.is_multiple_of(2) { low } else { S::shr_int::<4>(low) };
     let high = shr_int_by::<S>(S::load_u16(p.add(2 * LANES).cast()), 2 * sub);
     let scale = S::or_int(
         S::and_int(low, S::splat_int(15)),

@@ -129,22 +129,25 @@ unsafe fn block_dot<S: Simd, F: Format>(
     unsafe {
         let first = [codes[0], codes[1], codes[2], codes[3]];
         let last = [codes[4], codes[5], codes[6], codes[7]];
-        let low = dot16::<S, F>(start::<S>(offset, meta.minus_low), first, q);
-        let high = dot16::<S, F>(start::<S>(offset, meta.minus_high), last, q.add(16));
-        let d = S::splat(meta.d);
+        let minus_low = i32::from(meta.minus_low);
+        let minus_high = i32::from(meta.minus_high);
+        let low = dot16::<S, F>(start::<S>(offset, minus_low), first, q);
+        let high = dot16::<S, F>(start::<S>(offset, minus_high), last, q.add(16));
+        let low = S::mul(S::to_float(low), S::splat(meta.d_low));
         let mut acc = acc;
         if F::SPLIT {
-            acc = S::fma(S::to_float(low), S::mul(scales.low, d), acc);
-            acc = S::fma(S::to_float(high), S::mul(scales.high, d), acc);
+            let high = S::mul(S::to_float(high), S::splat(meta.d_high));
+            acc = S::fma(low, scales.low, acc);
+            acc = S::fma(high, scales.high, acc);
             if F::MINS {
-                let sum_low = S::splat(meta.d * -meta.minus_low as f32);
-                let sum_high = S::splat(meta.d * -meta.minus_high as f32);
+                let sum_low = S::splat(meta.d_low * -minus_low as f32);
+                let sum_high = S::splat(meta.d_high * -minus_high as f32);
                 acc = S::fma(scales.min_low, sum_low, acc);
                 acc = S::fma(scales.min_high, sum_high, acc);
             }
         } else {
-            let both = S::to_float(S::add_int(low, high));
-            acc = S::fma(both, S::mul(scales.low, d), acc);
+            let both = S::fma(S::to_float(high), S::splat(meta.d_high), low);
+            acc = S::fma(both, scales.low, acc);
             if F::MINS {
                 acc = S::fma(scales.min_low, S::splat(meta.d_sum), acc);
             }

@@ -129,51 +129,65 @@ fn run_source(
     let tiles = n_rows.div_ceil(TILE);
     let plan = Plan::new(groups.len(), source.group_bytes, tiles, run.pool.n_threads());
     let target = Shared::new(out.data);
-    run.pool.run(plan.n_tasks(), &|task| {
-        let (group_part, tile_part) = plan.task(task);
-        let mut scratch = Vec::new();
-        for g in group_part {
-            let g = groups.start + g;
-            let group = source.group(g, &mut scratch);
-            let n_outputs = (rows.end - g * LANES).min(LANES);
-            for tile in tile_part.clone() {
-                let range = acts.tile(tile);
-                let first = range.start * source.inner;
-                let out_at = range.start * out.stride + g * LANES - rows.start;
-                // SAFETY: the tile lies inside the buffers of its form, the outputs of this group and
-                // tile belong to this task alone, and the sizes were checked above.
-                unsafe {
-                    let (q, meta, x) = match kind {
-                        ActsKind::Q8 => (
-                            acts.q.as_ptr().add(first),
-                            acts.meta.as_ptr().add(first / BLOCK),
-                            std::ptr::null(),
-                        ),
-                        ActsKind::F32 => {
-                            (std::ptr::null(), std::ptr::null(), acts.x.as_ptr().add(first))
-                        }
-                    };
-                    let job = TileJob {
-                        group,
-                        inner: source.inner,
-                        q,
-                        meta,
-                        x,
-                        tile_rows: range.len(),
-                        out: target.ptr().add(out_at),
-                        out_stride: out.stride,
-                        n_outputs,
-                    };
-                    run_tile(source.layout, level, &job);
+    let multiply = |group: *const u8, g: usize, tile: usize| {
+        let range = acts.tile(tile);
+        let first = range.start * source.inner;
+        // SAFETY: the tile lies inside the buffer of its form, whose size was fixed by `fill`.
+        let (q, meta, x) = unsafe {
+            match kind {
+                ActsKind::Q8 => {
+                    let meta = acts.meta.as_ptr().add(first / BLOCK);
+                    (acts.q.as_ptr().add(first), meta, std::ptr::null())
                 }
+                ActsKind::F32 => (std::ptr::null(), std::ptr::null(), acts.x.as_ptr().add(first)),
+            }
+        };
+        // SAFETY: the outputs of this group and tile lie inside `out` and belong to this call alone; all
+        // sizes were checked above.
+        unsafe {
+            let job = TileJob {
+                group,
+                inner: source.inner,
+                q,
+                meta,
+                x,
+                tile_rows: range.len(),
+                out: target.ptr().add(range.start * out.stride + g * LANES - rows.start),
+                out_stride: out.stride,
+                n_outputs: (rows.end - g * LANES).min(LANES),
+            };
+            run_tile(source.layout, level, &job);
+        }
+    };
+    run.pool.run(plan.n_tasks(), &|task| {
+        let (group_part, tiles) = plan.task(task);
+        let group_part = groups.start + group_part.start..groups.start + group_part.end;
+        if let Some(weight) = source.in_place() {
+            // The tile stays in the first-level cache while the groups stream past it.
+            for tile in tiles {
+                group_part.clone().for_each(|g| multiply(weight.group(g), g, tile));
+            }
+        } else {
+            let mut scratch = Vec::new();
+            for g in group_part {
+                let group = source.expand(g, &mut scratch);
+                tiles.clone().for_each(|tile| multiply(group, g, tile));
             }
         }
     });
 }
 
 impl Source<'_> {
-    /// The packed form of group `g`; made in `scratch` where the weight is not packed.
-    fn group(&self, g: usize, scratch: &mut Vec<f32>) -> *const u8 {
+    /// The weight when its kernel reads it where it lies.
+    fn in_place(&self) -> Option<&PackedWeight> {
+        match (&self.data, self.layout) {
+            (Data::Packed(weight), Layout::Blocks(_) | Layout::Floats(_)) => Some(weight),
+            (Data::Packed(_), Layout::Decoded(_)) | (Data::File(_), _) => None,
+        }
+    }
+
+    /// Makes what the kernel reads of group `g` in `scratch`.
+    fn expand(&self, g: usize, scratch: &mut Vec<f32>) -> *const u8 {
         let first_row = g * LANES;
         let n_rows = (self.outer - first_row).min(LANES);
         match (&self.data, self.layout) {

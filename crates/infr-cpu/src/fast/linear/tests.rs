@@ -36,10 +36,16 @@ fn rounded(acts: &Acts, row_idx: usize, x: &[f32]) -> Vec<f32> {
         Some(ActsKind::Q8) => acts
             .row_blocks(row_idx)
             .into_iter()
-            .flat_map(|(q, meta)| q.into_iter().map(move |q| f32::from(q) * meta.d))
+            .flat_map(|(q, meta)| values(&q, meta))
             .collect(),
         _ => x[row_idx * acts.width()..][..acts.width()].to_vec(),
     }
+}
+
+/// What the bytes of a block stand for.
+fn values(q: &[i8], meta: BlockMeta) -> Vec<f32> {
+    let scale = |i: usize| if i < 16 { meta.d_low } else { meta.d_high };
+    q.iter().enumerate().map(|(i, q)| f32::from(*q) * scale(i)).collect()
 }
 
 /// Largest error over the rows and outputs, relative to the sum of absolute products.
@@ -204,13 +210,15 @@ fn quantised_rows_round_to_nearest() {
         for row_idx in 0..n_rows {
             for (b, (q, meta)) in acts.row_blocks(row_idx).into_iter().enumerate() {
                 let source = &x[row_idx * width + b * 32..][..32];
-                for (q, x) in q.iter().zip(source) {
-                    assert!((f32::from(*q) * meta.d - x).abs() <= 0.501 * meta.d);
+                for (i, (value, x)) in values(&q, meta).into_iter().zip(source).enumerate() {
+                    let d = if i < 16 { meta.d_low } else { meta.d_high };
+                    assert!((value - x).abs() <= 0.501 * d);
                 }
-                let sum = |q: &[i8]| q.iter().map(|q| i32::from(*q)).sum::<i32>();
-                assert_eq!(-meta.minus_low, sum(&q[..16]));
-                assert_eq!(-meta.minus_high, sum(&q[16..]));
-                assert_eq!(meta.d_sum, meta.d * sum(&q) as f32);
+                let sum = |q: &[i8]| q.iter().map(|q| i16::from(*q)).sum::<i16>();
+                let (low, high) = (sum(&q[..16]), sum(&q[16..]));
+                assert_eq!((-meta.minus_low, -meta.minus_high), (low, high));
+                let both = meta.d_low * f32::from(low) + meta.d_high * f32::from(high);
+                assert_eq!(meta.d_sum, both);
             }
         }
     }

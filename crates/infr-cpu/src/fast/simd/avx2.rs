@@ -153,6 +153,15 @@ impl Simd for Avx2 {
             let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
             _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps::<1>(a, a)))
         }}
+        fn round(a: F) -> F {
+            [_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a[0]),
+             _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a[1])]
+        }
+        fn scale(a: F, n: F) -> F {{
+            let n = [_mm256_cvtps_epi32(n[0]), _mm256_cvtps_epi32(n[1])];
+            let n = Self::shl_int::<23>(Self::add_int(n, Self::splat_int(127)));
+            Self::mul(a, Self::bits_to_float(n))
+        }}
         fn transpose(m: &mut [F; 16]) {{
             let source = *m;
             for i in 0..2 {

@@ -50,6 +50,13 @@ impl Simd for Avx512 {
             super::avx2::sum8(b)
         }}
         fn largest(a: __m512) -> f32 { _mm512_reduce_max_ps(a) }
+        fn round(a: __m512) -> __m512 {
+            _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a)
+        }
+        fn scale(a: __m512, n: __m512) -> __m512 {{
+            let n = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
+            _mm512_mul_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32::<23>(n)))
+        }}
         fn transpose(m: &mut [__m512; 16]) {{
             let mut t = *m;
             // Pairs of rows, then fours within each 128-bit part.

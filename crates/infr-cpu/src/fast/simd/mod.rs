@@ -114,6 +114,10 @@ pub(crate) trait Simd: Copy {
     unsafe fn sum(a: Self::F) -> f32;
     /// Largest lane.
     unsafe fn largest(a: Self::F) -> f32;
+    /// To the nearest whole number, ties to even.
+    unsafe fn round(a: Self::F) -> Self::F;
+    /// `a * 2^n` for whole `n` in -127..=127; zero for the lowest.
+    unsafe fn scale(a: Self::F, n: Self::F) -> Self::F;
     /// Exchanges rows and lanes.
     unsafe fn transpose(rows: &mut [Self::F; LANES]);
     /// To the nearest integer, ties to even.

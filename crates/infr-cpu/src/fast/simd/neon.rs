@@ -150,6 +150,11 @@ impl Simd for Neon {
         fn largest(a: F) -> f32 {
             vmaxvq_f32(vmaxq_f32(vmaxq_f32(a[0], a[1]), vmaxq_f32(a[2], a[3])))
         }
+        fn round(a: F) -> F { each!(vrndnq_f32, a) }
+        fn scale(a: F, n: F) -> F {{
+            let n = Self::shl_int::<23>(Self::add_int(each!(vcvtq_s32_f32, n), Self::splat_int(127)));
+            Self::mul(a, Self::bits_to_float(n))
+        }}
         fn transpose(m: &mut [F; 16]) {{
             let source = *m;
             for i in 0..4 {

@@ -90,6 +90,12 @@ impl Simd for Scalar {
     unsafe fn largest(a: Self::F) -> f32 {
         halve(a, |x, y| if x > y { x } else { y })
     }
+    unsafe fn round(a: Self::F) -> Self::F {
+        map(a, f32::round_ties_even)
+    }
+    unsafe fn scale(a: Self::F, n: Self::F) -> Self::F {
+        zip(a, n, |a, n| a * f32::from_bits(((n as i32 + 127) as u32) << 23))
+    }
     unsafe fn transpose(rows: &mut [Self::F; LANES]) {
         for r in 1..LANES {
             let (above, below) = rows.split_at_mut(r);
