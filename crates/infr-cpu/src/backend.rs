@@ -21,7 +21,8 @@ pub struct CpuOptions {
     pub simd: bool,
     /// Threads that compute; 0 takes all that the process may use.
     pub threads: usize,
-    /// A row's arithmetic depends on its own sequence alone, not on its neighbours in the batch.
+    /// A row's arithmetic depends on its own sequence alone, not on its neighbours in the batch. All kernels
+    /// keep this, so the option costs nothing and changes nothing.
     pub strict: bool,
     /// Instruction set of the SIMD kernels; `None` takes the best that the processor has.
     pub level: Option<SimdLevel>,

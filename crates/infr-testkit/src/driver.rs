@@ -13,7 +13,9 @@ use crate::rng::Rng;
 use crate::subject::Subject;
 
 /// Rows of the largest batch.
-const MAX_ROWS: u32 = 256;
+const MAX_ROWS: u32 = 512;
+/// Rows that a sequence may have.
+const MAX_LEN: u32 = 320;
 /// Slots of the executor.
 const SLOTS: u32 = 6;
 
@@ -50,13 +52,13 @@ pub struct Work<'a> {
 }
 
 impl Driver {
-    /// Opens a subject with room for some sequences of 64 rows, pages handed out in random order.
+    /// Opens a subject with room for some sequences of 320 rows, pages handed out in random order.
     ///
     /// # Panics
     /// When the backend cannot open it.
     pub fn new(backend: &dyn Backend, subject: &Subject, page_len: u32, seed: u64) -> Driver {
         let groups = subject.program.cache_groups();
-        let n_pages = 64u32.div_ceil(page_len) * SLOTS;
+        let n_pages = MAX_LEN.div_ceil(page_len) * SLOTS;
         let placement = Placement {
             homes: Vec::new(),
             experts: ExpertPlacement::Resident,

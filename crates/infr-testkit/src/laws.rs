@@ -12,6 +12,7 @@ type Law = fn(&dyn Backend, &Subject, Tolerance);
 /// All laws by name.
 pub const LAWS: &[(&str, Law)] = &[
     ("one chunk is many chunks", chunks),
+    ("long contexts are like short ones", long),
     ("a batch is each sequence alone", batches),
     ("page sizes and places do not matter", pages),
     ("restored states go on as before", snapshots),
@@ -66,6 +67,22 @@ pub fn chunks(backend: &dyn Backend, subject: &Subject, tolerance: Tolerance) {
         same(&format!("chunks {cuts:?}"), subject, tolerance, (&expected, &found));
         driver.end(seq);
     }
+}
+
+/// A context beyond the pieces that kernels cut one into, in one step and in several.
+pub fn long(backend: &dyn Backend, subject: &Subject, tolerance: Tolerance) {
+    let tokens = tokens(subject, 2, 300);
+    let expected = alone(backend, subject, &tokens);
+    let mut driver = Driver::new(backend, subject, 16, 4);
+    let mut seq = driver.start();
+    let mut found = Vec::new();
+    let mut rest = &tokens[..];
+    for n in [130, 1, 1, 100, 3, 1, 64] {
+        let (now, later) = rest.split_at(n);
+        found.extend(driver.logits(&mut seq, now));
+        rest = later;
+    }
+    same("long context", subject, tolerance, (&expected, &found));
 }
 
 /// Sequences of different lengths share steps in ragged pieces.
@@ -246,6 +263,11 @@ macro_rules! laws {
             #[test]
             fn chunks() {
                 run($crate::laws::chunks);
+            }
+
+            #[test]
+            fn long() {
+                run($crate::laws::long);
             }
 
             #[test]
