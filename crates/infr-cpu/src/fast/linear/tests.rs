@@ -4,6 +4,7 @@ use infr_tensor::DType;
 use infr_tensor::quant::codec;
 
 use super::{Output, linear, linear_unpacked};
+use crate::fast::acts::BlockMeta;
 use crate::fast::testing::Rng;
 use crate::fast::{Acts, ActsKind, PackedWeight, RowChoice, Runner, SimdLevel, WeightView};
 use crate::threads::ThreadPool;
