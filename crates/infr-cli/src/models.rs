@@ -4,21 +4,30 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use infr_backend::{Backend, DeviceKind};
-use infr_chat::{ChatModel, LoadOptions};
-use infr_engine::EngineOptions;
+use infr_backend::{BackendError, DeviceInfo, DeviceKind};
+use infr_chat::{ChatError, ChatModel, LoadOptions};
+use infr_engine::{EngineError, EngineOptions};
 use infr_hub::{HubOptions, ModelRef};
 use infr_models::BuildOptions;
 use infr_tensor::DType;
 
-use crate::backends;
+use crate::backends::{self, Choice};
 use crate::config::{Settings, env};
 
 /// Context when nothing names one and the model was trained for more.
 const DEFAULT_CONTEXT: u32 = 8192;
 
-/// Opens a model for generation.
-pub(crate) fn open(path: &Path, settings: &Settings) -> Result<ChatModel> {
+/// A model with the device that it runs on.
+pub(crate) struct Opened {
+    /// The model.
+    pub(crate) model: ChatModel,
+    /// The device.
+    pub(crate) device: DeviceInfo,
+}
+
+/// Opens a model for generation; one that the default device cannot run goes to the CPU, and the
+/// user is told.
+pub(crate) fn open(path: &Path, settings: &Settings) -> Result<Opened> {
     let cache = match settings.kv_type.as_deref() {
         Some("f32") => DType::F32,
         _ => DType::F16,
@@ -30,26 +39,44 @@ pub(crate) fn open(path: &Path, settings: &Settings) -> Result<ChatModel> {
             "a context of {context} is more than the {trained} the model was trained for"
         );
     }
-    let backend = backends::choose(settings)?;
-    let options = LoadOptions {
-        engine: EngineOptions {
-            context: Some(context),
-            ubatch: settings.ubatch.unwrap_or(512),
-            steps_in_flight: steps_in_flight(&*backend),
-            ..EngineOptions::default()
-        },
-        backend,
-        build: BuildOptions { cache_k: cache, cache_v: cache, context, ..BuildOptions::default() },
+    let choice = backends::choose(settings)?;
+    let open = |choice: Choice| {
+        let options = LoadOptions {
+            engine: EngineOptions {
+                context: Some(context),
+                ubatch: settings.ubatch.unwrap_or(512),
+                steps_in_flight: steps_in_flight(choice.device.kind),
+                ..EngineOptions::default()
+            },
+            build: BuildOptions { cache_k: cache, cache_v: cache, ..BuildOptions::default() },
+            backend: choice.backend,
+        };
+        ChatModel::open(path, &options)
     };
-    Ok(ChatModel::open(path, &options)?)
+    let device = choice.device.clone();
+    let named = settings.dev.is_some() || device.kind == DeviceKind::Cpu;
+    match open(choice) {
+        Err(error) if !named && unsupported(&error) => {
+            eprintln!("warning: {} cannot run this model ({error}); it runs on the CPU", device.id);
+            let choice = backends::cpu_choice(settings);
+            Ok(Opened { device: choice.device.clone(), model: open(choice)? })
+        }
+        opened => Ok(Opened { model: opened?, device }),
+    }
 }
 
 /// The CPU computes inside `submit`, so a second step in flight would only add a step's delay.
-fn steps_in_flight(backend: &dyn Backend) -> u32 {
-    match backend.devices().first().map(|d| d.kind) {
-        Some(DeviceKind::Cpu) | None => 1,
-        Some(DeviceKind::Discrete | DeviceKind::Integrated | DeviceKind::Software) => 2,
+fn steps_in_flight(kind: DeviceKind) -> u32 {
+    match kind {
+        DeviceKind::Cpu => 1,
+        DeviceKind::Discrete | DeviceKind::Integrated | DeviceKind::Software => 2,
     }
+}
+
+/// Whether a device lacks something that the model needs.
+fn unsupported(error: &ChatError) -> bool {
+    let ChatError::Engine(EngineError::Backend(error)) = error else { return false };
+    matches!(**error, BackendError::Unsupported(_))
 }
 
 /// The file of a model reference; `demo` is fetched when it is not there.

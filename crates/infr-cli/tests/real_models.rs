@@ -12,7 +12,7 @@ use std::sync::Arc;
 use infr_cpu::{CpuBackend, CpuOptions};
 use infr_engine::{Engine, EngineOptions, EngineSource, Event, Request, Wanted};
 use infr_gguf::Gguf;
-use infr_models::{BuildOptions, GgufWeights};
+use infr_models::BuildOptions;
 use infr_tensor::DType;
 
 const TEXT: &str = include_str!("data/text.txt");
@@ -152,20 +152,14 @@ enum Kernels {
 
 /// Our log-probabilities at the base's positions.
 fn log_probs(model: &Path, path: Kernels, base: &Base) -> Vec<Vec<f32>> {
-    let gguf = Arc::new(Gguf::open(model).unwrap());
-    let loaded = infr_models::from_gguf(Arc::clone(&gguf)).unwrap();
+    let loaded = infr_models::load(model).unwrap();
     let cache = if path == Kernels::Simd { DType::F16 } else { DType::F32 };
     let build = BuildOptions { cache_k: cache, cache_v: cache, ..BuildOptions::default() };
-    let options = CpuOptions { simd: path == Kernels::Simd, ..CpuOptions::default() };
-    let source = EngineSource {
-        backend: Arc::new(CpuBackend::new(options)),
-        program: Arc::new(loaded.model.program(&gguf, &build).unwrap()),
-        weights: Arc::new(GgufWeights(Arc::clone(&gguf))),
-        vocab: loaded.model.info().vocab,
-        context: CONTEXT as u32,
-        causal: true,
-    };
-    let engine = Engine::start(source, EngineOptions::default()).unwrap();
+    let backend =
+        CpuBackend::new(CpuOptions { simd: path == Kernels::Simd, ..CpuOptions::default() });
+    let options = EngineOptions { context: Some(CONTEXT as u32), ..EngineOptions::default() };
+    let source = EngineSource::from_model(Arc::new(backend), &loaded, &options, build).unwrap();
+    let engine = Engine::start(source, options).unwrap();
     let wanted = base.first..base.first + JUDGED;
     let tokens = base.tokens[..wanted.end].to_vec();
     let mut rows = Vec::new();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
+use infr_backend::DeviceInfo;
 use infr_backend::sample::hash;
 use infr_chat::ChatModel;
 use infr_engine::{Event, Request, Usage};
@@ -41,12 +42,13 @@ pub(crate) fn bench(args: &BenchArgs, settings: &Settings) -> Result<()> {
     };
     let mut sized = settings.clone();
     sized.ctx = Some(settings.ctx.unwrap_or(0).max(longest.next_multiple_of(64)));
-    let model = models::open(&path, &sized)?;
+    let opened = models::open(&path, &sized)?;
+    let model = &opened.model;
     let mut results = Vec::new();
     for test in tests {
-        results.push(measure(&model, test, args.repetitions.max(1))?);
+        results.push(measure(model, test, args.repetitions.max(1))?);
     }
-    let report = Report { model: &model, path: &path, settings: &sized };
+    let report = Report { model, device: &opened.device, path: &path, settings: &sized };
     match args.output {
         OutputFormat::Md => output::print(&format!("{}\n", report.markdown(&results))),
         OutputFormat::Jsonl => {
@@ -128,6 +130,7 @@ impl Measured {
 
 struct Report<'a> {
     model: &'a ChatModel,
+    device: &'a DeviceInfo,
     path: &'a Path,
     settings: &'a Settings,
 }
@@ -135,10 +138,6 @@ struct Report<'a> {
 impl Report<'_> {
     fn size(&self) -> u64 {
         std::fs::metadata(self.path).map_or(0, |m| m.len())
-    }
-
-    fn device(&self) -> String {
-        self.settings.dev.clone().unwrap_or_else(|| "cpu".into())
     }
 
     fn markdown(&self, results: &[Measured]) -> Table {
@@ -152,7 +151,7 @@ impl Report<'_> {
                 info.name.clone().unwrap_or_else(|| info.architecture.clone()),
                 output::bytes(self.size()),
                 output::count(info.parameters),
-                self.device(),
+                self.device.id.clone(),
                 self.threads().to_string(),
                 result.test.name(),
                 format!("{:.2} ± {:.2}", mean(&rates), deviation(&rates)),
@@ -177,7 +176,7 @@ impl Report<'_> {
         let times: Vec<f64> = result.nanoseconds.iter().map(|&n| n as f64).collect();
         json!({
             "build_commit": env!("CARGO_PKG_VERSION"),
-            "backends": self.device(),
+            "backends": self.device.id.clone(),
             "model_filename": self.path.display().to_string(),
             "model_type": info.architecture,
             "model_size": self.size(),
@@ -187,7 +186,8 @@ impl Report<'_> {
             "n_threads": self.threads(),
             "type_k": self.settings.kv_type.as_deref().unwrap_or("f16"),
             "type_v": self.settings.kv_type.as_deref().unwrap_or("f16"),
-            "devices": self.device(),
+            "devices": self.device.name,
+            "driver": self.device.driver,
             "n_prompt": result.test.prompt,
             "n_gen": result.test.generate,
             "n_depth": result.test.depth,

@@ -58,7 +58,7 @@ fn logits_engine(path: &Path, tokens: u32, settings: &Settings) -> Result<Engine
     };
     let backend = match settings.dev.as_deref() {
         None | Some("cpu") => backends::cpu(settings, settings.cpu_simd.unwrap_or(false)),
-        Some(_) => backends::choose(settings)?,
+        Some(_) => backends::choose(settings)?.backend,
     };
     let options = EngineOptions {
         context: Some(settings.ctx.unwrap_or(tokens.max(1))),

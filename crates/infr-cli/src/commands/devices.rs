@@ -1,5 +1,7 @@
 //! `infr devices`: what models can run on.
 
+use std::fmt::Write as _;
+
 use anyhow::Result;
 use comfy_table::{Table, presets};
 
@@ -9,23 +11,25 @@ use crate::{backends, output};
 /// Prints the devices, the default one marked.
 pub(crate) fn devices(settings: &Settings) -> Result<()> {
     let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_header(["", "device", "name", "memory", "free", "driver"]);
-    let default = backends::choose(settings)?;
-    let default = default.devices().first().map(|d| d.id.clone());
-    for backend in backends::all(settings) {
-        for device in backend.devices() {
-            let mark = if Some(&device.id) == default.as_ref() { "*" } else { "" };
-            table.add_row([
-                mark,
-                &device.id,
-                &device.name,
-                &output::bytes(device.memory),
-                &output::bytes(device.free),
-                &device.driver,
-            ]);
-        }
+    table.load_style(presets::NOTHING);
+    table.set_header(["", "device", "kind", "name", "memory", "free", "driver"]);
+    let default = backends::choose(&Settings { dev: None, ..settings.clone() })?.device.id;
+    let (choices, notes) = backends::all(&Settings { dev: None, ..settings.clone() })?;
+    for choice in choices {
+        let device = choice.device;
+        table.add_row([
+            if device.id == default { "*" } else { "" },
+            &device.id,
+            &format!("{:?}", device.kind).to_lowercase(),
+            &device.name,
+            &output::bytes(device.memory),
+            &output::bytes(device.free),
+            &device.driver,
+        ]);
     }
-    output::print(&format!("{table}\n"))
+    let mut text = format!("{table}\n");
+    for note in notes {
+        let _ = writeln!(text, "{note}");
+    }
+    output::print(&text)
 }

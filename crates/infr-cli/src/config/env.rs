@@ -24,6 +24,14 @@ pub(crate) fn state_dir() -> Option<PathBuf> {
         .map(|d| d.join("infr"))
 }
 
+/// Folder of the user's caches.
+pub(crate) fn cache_dir() -> Option<PathBuf> {
+    get("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| home().map(|h| h.join(".cache")))
+        .map(|d| d.join("infr"))
+}
+
 /// The user's home folder.
 pub(crate) fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|h| !h.as_os_str().is_empty())

@@ -13,17 +13,18 @@ use infr_text::message::Message;
 
 use crate::config::Settings;
 use crate::flags::RunArgs;
-use crate::{models, output};
+use crate::models::{self, Opened};
+use crate::output;
 
 /// Answers and exits when there is a message, else chats.
 pub(crate) fn run(args: &RunArgs, settings: &Settings) -> Result<ExitCode> {
     let message = message(args)?;
     let path = models::resolve(&args.model, settings)?;
-    let model = models::open(&path, settings)?;
+    let opened = models::open(&path, settings)?;
     if args.verbose {
-        describe(&model);
+        describe(&opened);
     }
-    let session = Session { model: &model, args, settings };
+    let session = Session { model: &opened.model, args, settings };
     match message {
         Some(text) => answer::once(&session, &text),
         None => chat::chat(&session),
@@ -88,7 +89,8 @@ fn message(args: &RunArgs) -> Result<Option<String>> {
     })
 }
 
-fn describe(model: &ChatModel) {
+fn describe(opened: &Opened) {
+    let (model, device) = (&opened.model, &opened.device);
     let info = model.info();
     let plan = model.engine().plan();
     eprintln!(
@@ -101,6 +103,7 @@ fn describe(model: &ChatModel) {
         model.engine().context(),
         info.context_length,
     );
+    eprintln!("  everything on {}: {} ({})", device.id, device.name, device.driver);
     for row in &plan.rows {
         eprintln!("  {:<12} {:>12}  {}", row.what, output::bytes(row.bytes), row.detail);
     }
