@@ -15,7 +15,7 @@ void main() {
   for (uint s = 0; s < p.splits; s++) { best = max(best, partials.v[s * part + p.value_dim]); }
   const bool sees = best > MINUS_INF;
   const bool sinks = p.sinks != 0ul && sees;
-  const float sink = sinks ? F32(p.sinks).v[head] : 0.0;
+  const float sink = sinks ? optional_at(p.sinks, p.counts, head, 0.0) : 0.0;
   if (sinks) { best = max(best, sink); }
   float total = 0.0;
   for (uint s = 0; s < p.splits; s++) {

@@ -176,7 +176,7 @@ void attend(uint head0, uint n_heads, uint kv_head, uint row, uvec2 range, Pages
     float factor = 1.0;
     if (splits == 1) {
       if (p.sinks != 0ul && m > MINUS_INF) {
-        const float sink = F32(p.sinks).v[head0 + h], next = max(m, sink);
+        const float sink = optional_at(p.sinks, p.counts, head0 + h, 0.0), next = max(m, sink);
         factor = exp_f32(m - next);
         whole = whole * factor + exp_f32(sink - next);
       }

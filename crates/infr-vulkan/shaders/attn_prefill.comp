@@ -23,7 +23,7 @@ layout(push_constant, scalar) uniform Push {
 const uint KEY_CHUNK = 32;
 const uint VALUE_CHUNK = 64;
 const uint VALUE_CHUNKS = (VALUE_DIM + VALUE_CHUNK - 1) / VALUE_CHUNK;
-const bool VECTORS = KEY_DIM % 8 == 0 && VALUE_DIM % 8 == 0;
+const bool VECTORS = (KEY_DIM | VALUE_DIM) % 8 == 0;
 
 // Scores [row][cache row], later weights.
 shared float scores[Q_TILE * (TILE + 1)];
@@ -207,7 +207,7 @@ void main() {
     const float m = best[r];
     float whole = total[r], factor = 1.0;
     if (p.sinks != 0ul && m > MINUS_INF) {
-      const float sink = F32(p.sinks).v[head], next = max(m, sink);
+      const float sink = optional_at(p.sinks, p.counts, head, 0.0), next = max(m, sink);
       factor = exp_f32(m - next);
       whole = whole * factor + exp_f32(sink - next);
     }

@@ -95,13 +95,13 @@ void main() {
   if (ACT != 0) { product(p.up, first_out, row0, rows, up_sums); }
   const uint o0 = first_out + gl_LocalInvocationIndex % (TILE_OUTS / 8) * 8;
   const uint r0 = row0 + gl_LocalInvocationIndex / (TILE_OUTS / 8) * 8;
-  const float scale = p.scale != 0ul ? F32(p.scale).v[0] : 1.0;
+  const float scale = optional_at(p.scale, p.counts, 0, 1.0);
   [[unroll]] for (uint i = 0; i < 64; i++) {
     const uint row = r0 + i / 8, o = o0 + i % 8;
     if (row >= rows || o >= p.outer) { continue; }
-    float value = sums[i / 4][i % 4] * scale + (p.bias != 0ul ? F32(p.bias).v[o] : 0.0);
+    float value = sums[i / 4][i % 4] * scale + optional_at(p.bias, p.counts, o, 0.0);
     if (ACT != 0) {
-      const float up = up_sums[i / 4][i % 4] + (p.up_bias != 0ul ? F32(p.up_bias).v[o] : 0.0);
+      const float up = up_sums[i / 4][i % 4] + optional_at(p.up_bias, p.counts, o, 0.0);
       value = gate_act(ACT - 1, value, up);
     }
     F32(row_at(p.y, row, p.outer)).v[o] = value;

@@ -71,15 +71,15 @@ void add_elements(uint first, uint step) {
 void store(uint row, uint out_idx, float first, float second) {
   F32 y = F32(row_at(p.y, row, p.outer));
   if (ACT != 0) {
-    const float gate = first + (p.bias != 0ul ? F32(p.bias).v[out_idx] : 0.0);
-    const float up = second + (p.up_bias != 0ul ? F32(p.up_bias).v[out_idx] : 0.0);
+    const float gate = first + optional_at(p.bias, p.counts, out_idx, 0.0);
+    const float up = second + optional_at(p.up_bias, p.counts, out_idx, 0.0);
     y.v[out_idx] = gate_act(ACT - 1, gate, up);
     return;
   }
-  const float scale = p.scale != 0ul ? F32(p.scale).v[0] : 1.0;
-  y.v[out_idx] = first * scale + (p.bias != 0ul ? F32(p.bias).v[out_idx] : 0.0);
+  const float scale = optional_at(p.scale, p.counts, 0, 1.0);
+  y.v[out_idx] = first * scale + optional_at(p.bias, p.counts, out_idx, 0.0);
   if (out_idx + 1 < p.outer && (OUTS > 1)) {
-    y.v[out_idx + 1] = second * scale + (p.bias != 0ul ? F32(p.bias).v[out_idx + 1] : 0.0);
+    y.v[out_idx + 1] = second * scale + optional_at(p.bias, p.counts, out_idx + 1, 0.0);
   }
 }
 

@@ -42,13 +42,12 @@ void main() {
     squares += value * value;
   }
   const float inverse = 1.0 / sqrt(group_sum(squares) / float(p.width) + p.eps);
-  const bool weighted = p.w != 0ul;
   [[unroll]] for (uint n = 0; n < KEPT; n++) {
     const uint i = n * WG + at;
-    if (i < p.width) { y.v[i] = kept[n] * inverse * (weighted ? F32(p.w).v[i] : 1.0); }
+    if (i < p.width) { y.v[i] = kept[n] * inverse * optional_at(p.w, p.counts, i, 1.0); }
   }
   for (uint i = KEPT * WG + at; i < p.width; i += WG) {
     const float value = ADD != 0 ? x.v[i] + b.v[i] : x.v[i];
-    y.v[i] = value * inverse * (weighted ? F32(p.w).v[i] : 1.0);
+    y.v[i] = value * inverse * optional_at(p.w, p.counts, i, 1.0);
   }
 }

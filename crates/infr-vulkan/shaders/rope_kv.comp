@@ -51,17 +51,14 @@ void main() {
   for (uint i = at; i < n_rot / 2; i += WG) {
     const uint a = start + (STYLE == 0 ? 2 * i : i), b = start + (STYLE == 0 ? 2 * i + 1 : i + n_rot / 2);
     const vec2 turn = cos_sin(position, F32x2(p.freqs).v[i]) * p.magnitude;
-    float u = x.v[a] * inverse, v = x.v[b] * inverse;
-    if (norm != 0ul) {
-      u *= F32(norm).v[a];
-      v *= F32(norm).v[b];
-    }
+    const float u = x.v[a] * inverse * optional_at(norm, p.counts, a, 1.0);
+    const float v = x.v[b] * inverse * optional_at(norm, p.counts, b, 1.0);
     store(query, to, a, u * turn.x - v * turn.y);
     store(query, to, b, u * turn.y + v * turn.x);
   }
   for (uint i = at; i < head_dim; i += WG) {
     if (i < start || i >= start + n_rot) {
-      store(query, to, i, x.v[i] * inverse * (norm != 0ul ? F32(norm).v[i] : 1.0));
+      store(query, to, i, x.v[i] * inverse * optional_at(norm, p.counts, i, 1.0));
     }
   }
 }

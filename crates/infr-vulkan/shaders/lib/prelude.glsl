@@ -46,3 +46,10 @@ uint lane_index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocati
 uint64_t row_at(uint64_t base, uint row, uint width) {
   return base + uint64_t(row) * uint64_t(width) * 4ul;
 }
+
+// Element `i` of an operand, or `otherwise` when the operand is absent. Compilers move loads out of branches, so an
+// absent operand's load goes to `safe`, an address that is always there.
+float optional_at(uint64_t base, uint64_t safe, uint i, float otherwise) {
+  const float value = F32(base != 0ul ? base + uint64_t(i) * 4ul : safe).v[0];
+  return base != 0ul ? value : otherwise;
+}

@@ -14,13 +14,13 @@ use infr_graph::Program;
 use infr_vulkan::{VulkanBackend, VulkanOptions};
 
 /// A backend that panics at the end when a layer has complained.
-pub struct Watched {
-    pub backend: VulkanBackend,
+pub(crate) struct Watched {
+    pub(crate) backend: VulkanBackend,
     messages: Arc<Mutex<Vec<String>>>,
 }
 
 /// The backend on the tests' device, `None` (with a message) when there is none.
-pub fn backend(gpu: GpuOptions) -> Option<Watched> {
+pub(crate) fn backend(gpu: GpuOptions) -> Option<Watched> {
     let messages: Arc<Mutex<Vec<String>>> = Arc::default();
     let sink = Arc::clone(&messages);
     let hook: infr_vulkan::MessageHook =
@@ -42,7 +42,7 @@ pub fn backend(gpu: GpuOptions) -> Option<Watched> {
 
 impl Watched {
     /// Fails when a layer has complained.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let messages = self.messages.lock().unwrap();
         assert!(messages.is_empty(), "{} messages, such as\n{}", messages.len(), messages[0]);
     }
