@@ -270,7 +270,8 @@ pub(crate) fn tiny_backbone(
         .key(".attention.shared_kv_layers", 0u32)
         .key(".embedding_length_per_layer_input", 0u32)
         .with(&["rope_freqs.weight", "attn_v.weight", "layer_output_scale.weight"])
-        .spread(0.15);
+        .spread(0.15)
+        .gain(0.3);
     for (layer, _) in windowed.iter().enumerate().filter(|(_, w)| !**w) {
         recipe = recipe.lacking(format!("blk.{layer}.attn_v.weight"));
     }

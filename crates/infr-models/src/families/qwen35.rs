@@ -80,6 +80,9 @@ impl Family for Qwen35 {
                 .key(".block_count", 8u32)
                 .attention(4, 2, unit / 2)
                 .context(4096, 1e6)
+                // The norm behind the delta rule would otherwise blow up the sign of a product of query
+                // and key that is about zero, and roundings with it.
+                .key(".attention.layer_norm_rms_epsilon", 1e-2f32)
                 .key(".rope.dimension_count", unit / 4)
                 .key(".ssm.conv_kernel", 4u32)
                 .key(".ssm.inner_size", unit)

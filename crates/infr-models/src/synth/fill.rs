@@ -2,6 +2,8 @@
 
 use infr_tensor::{DType, quant};
 
+use crate::synth::recipe::Recipe;
+
 /// A small fast generator (SplitMix64; Steele et al., 2014).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
@@ -49,7 +51,7 @@ pub(crate) enum Fill {
 
 impl Fill {
     /// The distribution of a tensor; `width` is its fastest extent.
-    pub(crate) fn of(name: &str, width: u64, embedding_spread: f32) -> Fill {
+    pub(crate) fn of(name: &str, width: u64, recipe: &Recipe) -> Fill {
         let normal = |mean, spread| Fill::Normal { mean, spread };
         let short = match name.strip_prefix("blk.") {
             Some(rest) => rest.split_once('.').map_or(rest, |(_, short)| short),
@@ -60,7 +62,8 @@ impl Fill {
             "rope_freqs.weight" | "rope_factors_long.weight" | "rope_factors_short.weight" => {
                 Fill::Factors
             }
-            "token_embd.weight" => normal(0.0, embedding_spread),
+            "token_embd.weight" => normal(0.0, recipe.embedding_spread),
+            "attn_q_norm.weight" => normal(recipe.query_gain, 0.2 * recipe.query_gain),
             "per_layer_token_embd.weight" | "nextn.embed_tokens.weight" => normal(0.0, 0.3),
             "attn_sinks.weight" => normal(0.0, 1.0),
             "layer_output_scale.weight" | "enc_layer_output_scale.weight" => normal(0.8, 0.05),

@@ -128,7 +128,7 @@ pub fn write<W: Write>(
         let chunk = CHUNK / dtype.block_bytes() * dtype.block_bytes();
         let len = usize::try_from(tensor.bytes).unwrap_or(usize::MAX).min(chunk);
         let mut blocks = vec![0; len];
-        let fill = Fill::of(&tensor.name, tensor.dims[0], recipe.embedding_spread);
+        let fill = Fill::of(&tensor.name, tensor.dims[0], recipe);
         fill.write(dtype, &mut Random::new(seed, &tensor.name), &mut blocks);
         let mut left = tensor.bytes;
         while left > 0 {

@@ -19,6 +19,8 @@ pub struct Recipe {
     pub vocab: u32,
     /// Standard deviation of the embedding table's elements.
     pub embedding_spread: f32,
+    /// Mean of the weights that normalised queries are multiplied by.
+    pub query_gain: f32,
 }
 
 impl Recipe {
@@ -32,6 +34,7 @@ impl Recipe {
             without: Vec::new(),
             vocab,
             embedding_spread: 0.3,
+            query_gain: 1.0,
         }
     }
 
@@ -70,6 +73,13 @@ impl Recipe {
     #[must_use]
     pub fn spread(mut self, spread: f32) -> Recipe {
         self.embedding_spread = spread;
+        self
+    }
+
+    /// Sets the gain of normalised queries, for models that do not scale scores.
+    #[must_use]
+    pub fn gain(mut self, gain: f32) -> Recipe {
+        self.query_gain = gain;
         self
     }
 

@@ -177,4 +177,5 @@ fn gemma4_block(
         .key(".attention.shared_kv_layers", 0u32)
         .with(&["rope_freqs.weight", "attn_v.weight", "layer_output_scale.weight"])
         .spread(1.0 / (embedding as f32).sqrt())
+        .gain(0.06)
 }
