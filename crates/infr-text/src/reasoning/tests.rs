@@ -1,3 +1,5 @@
+//! Tests of the splitter: every cut of a text gives the same parts.
+
 use super::*;
 
 const THINK: &ReasoningTags = &TAGS[6];

@@ -1,3 +1,5 @@
+//! Tests of rendering that need no files from outside.
+
 use jiff::{Timestamp, civil, tz::TimeZone};
 use serde_json::json;
 

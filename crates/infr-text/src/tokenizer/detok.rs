@@ -1,7 +1,7 @@
 //! Tokens to text as they arrive.
 //!
 //! A token may end inside a character. The bytes of an unfinished character wait for the tokens
-//! after it; bytes that can no longer become one turn into U+FFFD, one for each maximal part as
+//! after it; bytes that can never become one turn into U+FFFD, one for each maximal part as
 //! the Unicode standard recommends (section 3.9), which is also what decoding the whole gives.
 
 use std::sync::Arc;

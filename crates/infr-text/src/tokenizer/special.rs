@@ -3,7 +3,7 @@
 //! The rule: special tokens are tried in order of decreasing length; each one splits every stretch
 //! of text that is left, at each of its occurrences from the left. Done literally this costs a pass
 //! over the text per token, and vocabularies have thousands of them. Here each position offers its
-//! longest token to a queue ordered as the rule says; a position whose token no longer fits between
+//! longest token to a queue ordered as the rule says; a position whose token does not fit any more between
 //! its neighbours offers the next shorter one. The result is the same, and the cost is that of one
 //! pass plus the matches.
 
