@@ -140,7 +140,7 @@ impl Common {
         gguf: &Gguf,
         sampling: SamplingDefaults,
     ) -> Result<ModelInfo, ModelError> {
-        let used = h.u32("expert_used_count", 0..=MAX_EXPERTS)?.unwrap_or(0);
+        let used = h.uniform("expert_used_count", 0..=MAX_EXPERTS)?.unwrap_or(0);
         let experts = h.u32("expert_count", 0..=MAX_EXPERTS)?.filter(|&x| x > 0);
         let style = match self.pooling {
             None => DecodeStyle::Autoregressive,

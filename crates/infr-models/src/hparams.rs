@@ -156,6 +156,24 @@ impl<'a> Hparams<'a> {
         Ok(Some(values))
     }
 
+    /// An integer that is the same for all blocks: a scalar, or an array whose elements are equal where
+    /// they are not 0.
+    pub(crate) fn uniform(
+        &self,
+        suffix: &str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<u32>, ModelError> {
+        let key = self.key(suffix);
+        let Some(Value::Array(_)) = self.meta.get(&key) else { return self.u32(suffix, range) };
+        let values = self.meta.u32s(&key)?.unwrap_or_default();
+        let mut set = values.iter().copied().filter(|&v| v != 0);
+        let first = set.next().unwrap_or(0);
+        if set.any(|v| v != first) {
+            return Err(self.wrong(suffix, "an array", "one value for all blocks is supported"));
+        }
+        self.check(suffix, first, &range).map(Some)
+    }
+
     /// One truth value per block, when the key is an array.
     pub(crate) fn flags(&self, suffix: &str, blocks: u32) -> Result<Option<Vec<bool>>, ModelError> {
         let key = self.key(suffix);

@@ -47,6 +47,7 @@ fn keys_out_of_range() {
         ("qwen3", ".rope.dimension_count", 15u32.into(), "an even number up to the head's 16"),
         ("qwen3moe", ".expert_used_count", 9u32.into(), "1 to 8"),
         ("qwen3moe", ".expert_used_count", 0u32.into(), "1 to 8"),
+        ("qwen3moe", ".expert_feed_forward_length", vec![64u32, 0, 32].into(), "one value for all"),
         ("qwen35", ".ssm.inner_size", 60u32.into(), "64"),
         ("qwen35", ".ssm.group_count", 3u32.into(), "it must divide the 4 value heads"),
         ("qwen35", ".full_attention_interval", 0u32.into(), "1 to 512"),

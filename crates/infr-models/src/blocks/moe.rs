@@ -41,8 +41,10 @@ impl Experts {
         width: impl FnOnce(u32) -> Option<u32>,
     ) -> Result<Experts, ModelError> {
         let count = h.require_u32("expert_count", 1..=MAX_EXPERTS)?;
-        let used = h.require_u32("expert_used_count", 1..=count)?;
-        let own = h.u32("expert_feed_forward_length", WIDTH)?;
+        let used = h
+            .uniform("expert_used_count", 1..=count)?
+            .ok_or_else(|| h.missing("expert_used_count"))?;
+        let own = h.uniform("expert_feed_forward_length", WIDTH)?;
         let width = own
             .or_else(|| width(used))
             .filter(|&w| w > 0)

@@ -50,7 +50,6 @@ pub(crate) struct Spec {
 
 /// One random file with tokens and the numbers that they give.
 pub(crate) struct Case {
-    pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) tokens: Vec<u32>,
     pub(crate) wanted: Vec<f32>,
@@ -105,7 +104,6 @@ impl Spec {
         self.answers.read_line(&mut answer).unwrap();
         assert_eq!(answer.trim(), "done", "{kind} {name} {seed}");
         Case {
-            name: name.to_owned(),
             bytes: std::fs::read(&gguf).unwrap(),
             tokens: Vec::new(),
             wanted: floats(&std::fs::read(&out).unwrap()),
@@ -281,11 +279,11 @@ impl Session {
                 });
             }
             let base = slot * self.pages_per_seq;
-            let table = PageTable((base..base + self.pages_per_seq).collect());
+            let table = Arc::new(PageTable((base..base + self.pages_per_seq).collect()));
             batch.seqs.push(SeqRows {
                 slot: Slot(slot),
                 rows: first..batch.rows.len() as u32,
-                pages: vec![Arc::new(table); self.reach.len()],
+                pages: self.reach.iter().map(|_| table.clone()).collect(),
                 sample: SampleParams::default(),
             });
         }
