@@ -34,11 +34,9 @@ fn decode(view: WeightView<'_>) -> Vec<f32> {
 /// The activations that the kernel multiplies, as `f32`.
 fn rounded(acts: &Acts, row_idx: usize, x: &[f32]) -> Vec<f32> {
     match acts.kind() {
-        Some(ActsKind::Q8) => acts
-            .row_blocks(row_idx)
-            .into_iter()
-            .flat_map(|(q, meta)| values(&q, meta))
-            .collect(),
+        Some(ActsKind::Q8) => {
+            acts.row_blocks(row_idx).into_iter().flat_map(|(q, meta)| values(&q, meta)).collect()
+        }
         _ => x[row_idx * acts.width()..][..acts.width()].to_vec(),
     }
 }

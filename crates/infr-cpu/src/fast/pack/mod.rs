@@ -116,15 +116,8 @@ impl WeightView<'_> {
         let rows = &self.bytes[first_row * row_bytes..][..n_rows * row_bytes];
         match layout {
             Layout::Blocks(spec) => spec.pack(rows, n_rows, row_bytes, out),
-            Layout::Floats(dtype) => {
-                let width = dtype.block_bytes();
-                out.fill(0);
-                for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
-                    for (k, element) in row.chunks_exact(width).enumerate() {
-                        out[(k * LANES + r) * width..][..width].copy_from_slice(element);
-                    }
-                }
-            }
+            Layout::Floats(DType::F32) => interleave::<4>(rows, row_bytes, out),
+            Layout::Floats(_) => interleave::<2>(rows, row_bytes, out),
             Layout::Decoded(_) => out[..rows.len()].copy_from_slice(rows),
         }
     }
@@ -264,9 +257,14 @@ impl PackSpec {
             let mut at = 0;
             for &Field { offset, width, count } in self.fields {
                 for i in 0..count {
+                    let field = &mut header[at..at + LANES * width];
                     for r in 0..n_rows {
-                        let value = &block(r)[offset + i * width..][..width];
-                        header[at + r * width..][..width].copy_from_slice(value);
+                        let value = &block(r)[offset + i * width..];
+                        // One and two bytes are all there is; a copy of unknown length costs a call.
+                        field[r * width] = value[0];
+                        if width == 2 {
+                            field[2 * r + 1] = value[1];
+                        }
                     }
                     at += LANES * width;
                 }
@@ -284,28 +282,48 @@ impl PackSpec {
     /// Splits the codes of 16 rows into their bit planes.
     fn pack_planes(&self, codes: &[[u8; BLOCK]; LANES], out: &mut [u8]) {
         let (low, high) = out.split_at_mut(LANES * BLOCK * self.low_bits as usize / 8);
-        pack_plane(codes, (0, self.low_bits), low);
-        pack_plane(codes, (self.low_bits, self.high_bits), high);
+        for (from, width, plane) in [(0, self.low_bits, low), (self.low_bits, self.high_bits, high)]
+        {
+            match width {
+                0 => {}
+                1 => pack_plane::<1>(codes, from, plane),
+                2 => pack_plane::<2>(codes, from, plane),
+                4 => pack_plane::<4>(codes, from, plane),
+                _ => pack_plane::<8>(codes, from, plane),
+            }
+        }
     }
 }
 
-/// Packs bits `from..from + width` of the codes; a byte holds the same place of `8 / width` vectors.
-fn pack_plane(codes: &[[u8; BLOCK]; LANES], (from, width): (u32, u32), out: &mut [u8]) {
-    if width == 0 {
-        return;
+/// Writes element `k` of up to 16 rows side by side, for every `k`.
+fn interleave<const WIDTH: usize>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    let (elements, _) = out.as_chunks_mut::<WIDTH>();
+    let n_rows = rows.len() / row_bytes.max(1);
+    for (k, lanes) in elements.chunks_exact_mut(LANES).enumerate() {
+        for (r, lane) in lanes.iter_mut().enumerate() {
+            *lane = [0; WIDTH];
+            if r < n_rows {
+                lane.copy_from_slice(&rows[r * row_bytes + k * WIDTH..][..WIDTH]);
+            }
+        }
     }
-    let mask = (0xFFu32 >> (8 - width)) * 0x0101_0101;
-    let per_byte = 8 / width as usize;
+}
+
+/// Packs bits `from..from + WIDTH` of the codes; a byte holds the same place of `8 / WIDTH` vectors.
+fn pack_plane<const WIDTH: usize>(codes: &[[u8; BLOCK]; LANES], from: u32, out: &mut [u8]) {
+    let mask = (0xFFu32 >> (8 - WIDTH)) * 0x0101_0101;
+    let per_byte = 8 / WIDTH;
     let n_planes = BLOCK / 4 / per_byte;
-    for plane in 0..n_planes {
-        for (r, codes) in codes.iter().enumerate() {
+    let out = &mut out[..n_planes * LANES * 4];
+    for (r, codes) in codes.iter().enumerate() {
+        for plane in 0..n_planes {
             let mut word = 0u32;
             for i in 0..per_byte {
                 // Nibbles keep each half of a block together; narrower codes are four or eight neighbours.
-                let vector = if width == 4 { plane + 4 * i } else { plane * per_byte + i };
-                let four = &codes[vector * 4..][..4];
+                let vector = if WIDTH == 4 { plane + 4 * i } else { plane * per_byte + i };
+                let four = &codes[vector * 4..vector * 4 + 4];
                 let four = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
-                word |= ((four >> from) & mask) << (width as usize * i);
+                word |= ((four >> from) & mask) << (WIDTH * i);
             }
             out[(plane * LANES + r) * 4..][..4].copy_from_slice(&word.to_le_bytes());
         }
