@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use infr_backend::{Batch, GroupRanges, Row, SeqRows, Visible, Want};
+use infr_backend::{Batch, GroupRanges, HostRows, Row, SeqRows, Visible, Want};
 use infr_graph::Reach;
 
 use crate::driver::{Sees, Work, WorkRow, device_params};
@@ -32,8 +32,14 @@ pub(crate) fn add(batch: &mut Batch, reaches: &[Reach], seq: &Sequence, work: Wo
         slot: seq.slot,
         rows: first..batch.rows.len() as u32,
         pages: seq.pages.tables.iter().map(Arc::clone).collect(),
-        sample: device_params(&seq.job.request.sample),
+        sample: work.sample.unwrap_or_else(|| device_params(&seq.job.request.sample)),
     });
+    for (index, rows) in work.carried.into_iter().enumerate() {
+        if batch.carried.len() <= index {
+            batch.carried.push(HostRows { width: rows.width, data: Vec::new() });
+        }
+        batch.carried[index].data.extend(rows.data);
+    }
     outputs
 }
 

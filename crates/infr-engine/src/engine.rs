@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use infr_backend::{Backend, Executor, WeightSource};
 use infr_graph::Program;
+use infr_models::Diffusion;
 
+use crate::driver::Style;
 use crate::error::EngineError;
 use crate::event::{self, Event, EventSink, EventStream, Nudge};
 use crate::placement::Plan;
@@ -90,6 +92,8 @@ pub struct EngineSource {
     pub context: u32,
     /// Whether rows see only what stands before them. When not, a prompt has to fit into one step.
     pub causal: bool,
+    /// How blocks of tokens are denoised, in models that do not write one token after another.
+    pub diffusion: Option<Diffusion>,
 }
 
 /// What the handle and the thread share.
@@ -161,14 +165,15 @@ impl Engine {
     pub fn start(source: EngineSource, options: EngineOptions) -> Result<Engine, EngineError> {
         let plan = Plan::for_source(&source, &options)?;
         let program = &source.program;
+        let style = Style::of_source(&source)?;
         let executor = source.backend.open(program, &*source.weights, &plan.placement)?;
         let (program, vocab) = (Arc::clone(program), source.vocab);
-        let setup = step::Setup { executor, program, plan, options, source: Some(source), vocab };
-        Engine::spawn(setup)
+        let source = Some(source);
+        Engine::spawn(step::Setup { executor, program, plan, options, source, style, vocab })
     }
 
-    /// Starts the thread on an executor that is open already. Such an engine cannot recover from a
-    /// lost device.
+    /// Starts the thread on an executor that is open already, of a model that writes one token
+    /// after another. Such an engine cannot recover from a lost device.
     ///
     /// # Errors
     /// When no thread is to be had.
@@ -179,7 +184,8 @@ impl Engine {
         vocab: u32,
         options: EngineOptions,
     ) -> Result<Engine, EngineError> {
-        Engine::spawn(step::Setup { executor, program, plan, options, source: None, vocab })
+        let (source, style) = (None, Style::Autoregressive);
+        Engine::spawn(step::Setup { executor, program, plan, options, source, style, vocab })
     }
 
     fn spawn(setup: step::Setup) -> Result<Engine, EngineError> {

@@ -11,12 +11,14 @@ use crate::placement::PlanError;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
     /// The prompt leaves no room for a single new token.
-    #[error("the prompt has {prompt} tokens, the context holds {context}")]
+    #[error("the prompt has {prompt} tokens, the context holds {context}{}", blocks(*.block))]
     TooLong {
         /// Tokens of the prompt.
         prompt: u32,
         /// Tokens that one sequence may have.
         context: u32,
+        /// New tokens come in blocks of this many rows.
+        block: u32,
     },
     /// The prompt has no token.
     #[error("the prompt is empty")]
@@ -67,12 +69,22 @@ pub enum EngineError {
     /// The model's file does not make a program.
     #[error(transparent)]
     Model(Arc<ModelError>),
-    /// The engine has no driver for the model.
-    #[error("models that decode by {0} cannot be run")]
-    Style(&'static str),
+    /// The program lacks the graph of the model's way to decode.
+    #[error("the program has no graph for {0}")]
+    NoGraph(&'static str),
+    /// A block of tokens is drawn together, so nothing can depend on the token before.
+    #[error("models that write in blocks take no {0}")]
+    InBlocks(&'static str),
     /// The operating system gave no thread.
     #[error("cannot start the engine's thread: {0}")]
     Thread(String),
+}
+
+fn blocks(block: u32) -> String {
+    match block {
+        0 | 1 => String::new(),
+        _ => format!(" and the answer comes in blocks of {block}"),
+    }
 }
 
 impl From<BackendError> for EngineError {

@@ -26,7 +26,7 @@ pub struct TokenOut {
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Finish {
-    /// A stop token was drawn.
+    /// A stop token was drawn, or a block of tokens fell into a loop.
     Stop,
     /// `max_tokens` were drawn, or everything that was asked of the prompt is delivered.
     Length,
@@ -122,7 +122,7 @@ pub enum Event {
     Tokens(Vec<TokenOut>),
     /// A preliminary block of a diffusion model.
     Draft {
-        /// Denoising step.
+        /// Denoising step of the block, from 0.
         step: u32,
         /// The block as it stands.
         tokens: Vec<u32>,

@@ -15,8 +15,7 @@ impl EngineSource {
     /// count.
     ///
     /// # Errors
-    /// When the program cannot be built, the model decodes in a way the engine does not know, or
-    /// memory does not suffice.
+    /// When the program cannot be built or memory does not suffice.
     pub fn from_model(
         backend: Arc<dyn Backend>,
         loaded: &Loaded,
@@ -24,10 +23,10 @@ impl EngineSource {
         build: BuildOptions,
     ) -> Result<EngineSource, EngineError> {
         let info = loaded.model.info();
-        let causal = match info.style {
-            DecodeStyle::Autoregressive => true,
-            DecodeStyle::Embedding { causal, .. } => causal,
-            DecodeStyle::BlockDiffusion(_) => return Err(EngineError::Style("block diffusion")),
+        let (causal, diffusion) = match info.style {
+            DecodeStyle::Autoregressive => (true, None),
+            DecodeStyle::Embedding { causal, .. } => (causal, None),
+            DecodeStyle::BlockDiffusion(rule) => (true, Some(rule)),
         };
         let context = options.context.unwrap_or(info.context_length);
         let program = |context| {
@@ -42,6 +41,7 @@ impl EngineSource {
             vocab: info.vocab,
             context,
             causal,
+            diffusion,
         };
         let plan = Plan::for_source(&source, options)?;
         if plan.context < context {

@@ -66,6 +66,8 @@ pub struct Limits {
     pub context: u32,
     /// Whether rows see only what stands before them.
     pub causal: bool,
+    /// New tokens come in blocks of this many rows, each in one step; 1 for most models.
+    pub block: u32,
 }
 
 impl Plan {
@@ -79,6 +81,7 @@ impl Plan {
             memory: options.memory.or(free),
             context: source.context,
             causal: source.causal,
+            block: source.diffusion.map_or(1, |d| d.canvas),
         };
         Plan::new(&source.program, options, limits)
     }
@@ -167,10 +170,11 @@ fn check(program: &Program, options: &EngineOptions) -> Result<(), PlanError> {
 /// The plan for one context, whether it fits or not.
 fn sized(program: &Program, options: &EngineOptions, limits: Limits, context: u32) -> Plan {
     let groups = program.cache_groups();
+    let max_rows = options.ubatch.max(limits.block);
     let mut rows = vec![weights_row(program)];
     let mut pages = Vec::new();
     for (index, group) in groups.iter().enumerate() {
-        let count = pool_pages(group.reach, options, context);
+        let count = pool_pages(group.reach, options, context, max_rows);
         rows.push(pages_row(index, group, count, options.page_len));
         pages.push(count);
     }
@@ -182,12 +186,16 @@ fn sized(program: &Program, options: &EngineOptions, limits: Limits, context: u3
             bytes: slot * u64::from(options.parallel),
         });
     }
-    let out_rows = options.parallel.max(options.output_rows).min(options.ubatch);
-    let scratch = program.graph(Phase::Forward).map_or(0, |g| peak(g, options.ubatch, out_rows));
+    let out_rows = options.parallel.max(options.output_rows).min(max_rows);
+    let drawn = options.parallel.saturating_mul(limits.block).min(max_rows);
+    let scratch = |(phase, graph): &(Phase, Graph)| match phase {
+        Phase::Denoise => peak(graph, max_rows, drawn),
+        Phase::Forward | Phase::Draft => peak(graph, max_rows, out_rows),
+    };
     rows.push(PlanRow {
         what: "scratch".to_owned(),
-        detail: format!("estimate for {} rows, {out_rows} with outputs", options.ubatch),
-        bytes: scratch,
+        detail: format!("estimate for {max_rows} rows, {} with outputs", out_rows.max(drawn)),
+        bytes: program.graphs.iter().map(scratch).max().unwrap_or(0),
     });
     let twentieth = limits.memory.unwrap_or(1 << 34) / 20;
     let snapshot_bytes = match slot {
@@ -200,7 +208,7 @@ fn sized(program: &Program, options: &EngineOptions, limits: Limits, context: u3
         pages,
         page_len: options.page_len,
         slots: options.parallel,
-        max_rows: options.ubatch,
+        max_rows,
     };
     let causal = limits.causal;
     Plan { placement, context, causal, snapshot_bytes, budget: limits.memory, rows }
@@ -244,8 +252,8 @@ pub(crate) fn worst_pages(reach: Reach, rows: u32, step: u32, page_len: u32) -> 
     all.min(span.saturating_add(step) / page_len + 2)
 }
 
-fn pool_pages(reach: Reach, options: &EngineOptions, context: u32) -> u32 {
-    let one = worst_pages(reach, context, options.ubatch, options.page_len);
+fn pool_pages(reach: Reach, options: &EngineOptions, context: u32, step: u32) -> u32 {
+    let one = worst_pages(reach, context, step, options.page_len);
     let full = context.div_ceil(options.page_len);
     let all = match options.cache_rows {
         Some(rows) => rows.div_ceil(options.page_len).max(full),

@@ -1,8 +1,9 @@
 //! Who runs, and what the next step holds.
 //!
-//! Decoding sequences come first, so that prompts never hold up answers; what is left of the row
-//! budget goes to prompts in turn, each step beginning behind the one that was served first in the
-//! last. With [`Reserve::Full`] the pages that running sequences could need in the worst case never
+//! A step is of one phase, and phases that have work take turns. Decoding sequences come first, in
+//! turn where the row budget is too small for all, so that prompts never hold up answers; what is
+//! left of the budget goes to prompts in turn, each step beginning behind the one that was served
+//! first in the last. With [`Reserve::Full`] the pages that running sequences could need in the worst case never
 //! exceed the pools. Sharing only lowers the need, so no sequence lacks a page.
 
 use std::collections::VecDeque;
@@ -10,10 +11,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use infr_backend::Slot;
-use infr_graph::Reach;
+use infr_graph::{Phase, Reach};
 
 use crate::cache::{Cache, Copy, Lookup};
-use crate::driver::{Autoregressive, Driver, Work};
+use crate::driver::{Driver, Drivers, Work};
 use crate::engine::Reserve;
 use crate::error::EngineError;
 use crate::event::{Event, Finish};
@@ -33,15 +34,19 @@ pub(crate) struct Running {
     stash: Option<Work>,
 }
 
+impl Running {
+    /// The phase of its next rows.
+    fn phase(&self) -> Phase {
+        self.stash.as_ref().map_or_else(|| self.driver.phase(&self.seq), |work| work.phase)
+    }
+}
+
 /// What does not change while the engine runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     /// Rows of the largest step.
     pub(crate) max_rows: u32,
-    /// Rows per step and sequence that go to the caller.
-    pub(crate) output_rows: u32,
-    pub(crate) vocab: u32,
-    pub(crate) causal: bool,
+    pub(crate) drivers: Drivers,
     pub(crate) reserve: Reserve,
     /// Use cached tokens.
     pub(crate) prefix_cache: bool,
@@ -77,6 +82,10 @@ pub(crate) struct Scheduler {
     reserved: Vec<u32>,
     /// The prompt that was served first in the last step.
     served: u64,
+    /// The decoding sequence that was served last.
+    decoded: u64,
+    /// The phase of the last step.
+    phase: Phase,
     /// Pages ran out while steps were in flight.
     starved: bool,
     pub(crate) preemptions: u64,
@@ -102,6 +111,8 @@ impl Scheduler {
             running: Vec::new(),
             reserved,
             served: 0,
+            decoded: 0,
+            phase: Phase::Forward,
             starved: false,
             preemptions: 0,
             admitted: Admitted::default(),
@@ -159,12 +170,13 @@ impl Scheduler {
     /// Starts as many waiting requests as there is room for, in order.
     pub(crate) fn admit(&mut self) -> Vec<Prepare> {
         let mut prepared = Vec::new();
+        let block = self.rules.drivers.style.block();
         while self.slots.free() > 0
             && let Some(job) = self.waiting.front()
         {
             let most = match self.rules.reserve {
-                Reserve::Full => job.limit,
-                Reserve::Prompt => job.limit.min(job.tokens.len() as u32 + 1),
+                Reserve::Full => job.most_rows(block),
+                Reserve::Prompt => job.most_rows(block).min(job.tokens.len() as u32 + block),
             };
             let most = most.max(job.tokens.len() as u32);
             let (step, page_len) = (self.rules.max_rows, self.cache.page_len());
@@ -224,7 +236,7 @@ impl Scheduler {
             *sum += pages;
         }
         let rules = &self.rules;
-        let driver = Autoregressive::new(rules.causal, rules.output_rows, rules.vocab);
+        let driver = rules.drivers.for_request(job.request.want);
         let seq = Sequence {
             known_at_start: job.tokens.len() as u32,
             job,
@@ -238,7 +250,7 @@ impl Scheduler {
             reserved,
         };
         let at = self.running.partition_point(|r| r.seq.job.id < seq.job.id);
-        self.running.insert(at, Running { seq, driver: Box::new(driver), stash: None });
+        self.running.insert(at, Running { seq, driver, stash: None });
         Ok(Prepare { slot, copies: begin.copies, snapshot: begin.snapshot })
     }
 
@@ -248,12 +260,31 @@ impl Scheduler {
         self.starved || self.running.iter().any(|r| r.driver.waits(&r.seq))
     }
 
-    /// Chooses what the next step holds. `idle` means that no step is in flight.
+    /// Chooses what the next step holds, all of one phase. `idle` means that no step is in flight.
     pub(crate) fn pick(&mut self, idle: bool, drain: bool) -> Vec<Pick> {
         self.starved &= !idle;
+        let mut phases: Vec<Phase> = Vec::new();
+        for phase in self.running.iter().map(Running::phase) {
+            if !phases.contains(&phase) {
+                phases.push(phase);
+            }
+        }
+        // Phases take turns.
+        phases.sort_by_key(|&phase| phase == self.phase);
+        for phase in phases {
+            let picks = self.pick_of(phase, idle, drain);
+            if !picks.is_empty() {
+                self.phase = phase;
+                return picks;
+            }
+        }
+        Vec::new()
+    }
+
+    fn pick_of(&mut self, phase: Phase, idle: bool, drain: bool) -> Vec<Pick> {
         let mut picks: Vec<Pick> = Vec::new();
         let mut budget = self.rules.max_rows;
-        for id in self.order() {
+        for id in self.order(phase) {
             if budget == 0 || self.starved {
                 break;
             }
@@ -279,8 +310,12 @@ impl Scheduler {
                 continue;
             }
             let rows = work.rows.len() as u32;
+            let decodes = !seq.in_prefill();
             if self.give_pages(id, &work, &mut picks, idle) {
                 budget -= rows;
+                if decodes {
+                    self.decoded = id;
+                }
                 picks.push(Pick { id, work });
             } else if let Some(running) = self.find(id) {
                 running.stash = Some(work);
@@ -289,18 +324,20 @@ impl Scheduler {
         picks
     }
 
-    /// Ids in the order in which they get rows.
-    fn order(&mut self) -> Vec<u64> {
+    /// Ids of sequences in a phase, in the order in which they get rows.
+    fn order(&mut self, phase: Phase) -> Vec<u64> {
         let ids = |prefill: bool| {
-            let wanted = self.running.iter().filter(move |r| r.seq.in_prefill() == prefill);
+            let of_phase = self.running.iter().filter(move |r| r.phase() == phase);
+            let wanted = of_phase.filter(move |r| r.seq.in_prefill() == prefill);
             wanted.map(|r| r.seq.job.id)
         };
-        let mut order: Vec<u64> = ids(false).collect();
-        let mut prompts: Vec<u64> = ids(true).collect();
-        let behind = prompts.partition_point(|&id| id <= self.served);
-        if behind < prompts.len() {
-            prompts.rotate_left(behind);
-        }
+        let behind = |mut ids: Vec<u64>, served: u64| {
+            let at = ids.partition_point(|&id| id <= served) % ids.len().max(1);
+            ids.rotate_left(at);
+            ids
+        };
+        let mut order = behind(ids(false).collect(), self.decoded);
+        let prompts = behind(ids(true).collect(), self.served);
         if let Some(&first) = prompts.first() {
             self.served = first;
         }
@@ -374,11 +411,13 @@ impl Scheduler {
     /// Checks a new request and queues it.
     pub(crate) fn enqueue(&mut self, mut job: Job, context: u32, limit: u32) {
         let generates = job.request.want == Wanted::Generate && job.request.max_tokens > 0;
-        let context = if self.rules.causal { context } else { context.min(self.rules.max_rows) };
+        let Rules { max_rows, drivers, .. } = &self.rules;
+        let context = if drivers.causal { context } else { context.min(*max_rows) };
+        let block = drivers.style.block();
         let room = limit.saturating_add(self.slots.free());
-        if job.prompt_len + u32::from(generates) > context {
+        if job.prompt_len + u32::from(generates) * block > context {
             let prompt = job.prompt_len;
-            job.end(Event::Failed(EngineError::TooLong { prompt, context }));
+            job.end(Event::Failed(EngineError::TooLong { prompt, context, block }));
         } else if self.waiting.len() as u32 >= room {
             job.end(Event::Failed(EngineError::QueueFull { limit }));
         } else if let Some(reason) = job.must_end(Instant::now()) {

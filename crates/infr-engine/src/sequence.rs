@@ -53,17 +53,39 @@ pub(crate) struct Clock {
 }
 
 impl Job {
-    pub(crate) fn new(id: u64, submission: Submission, context: u32) -> Job {
+    /// A job with `context` tokens at most; new ones come in blocks of `block` rows.
+    pub(crate) fn new(id: u64, submission: Submission, context: u32, block: u32) -> Job {
         let Submission { mut request, sink, at } = submission;
         let tokens = std::mem::take(&mut request.prompt);
         let prompt_len = tokens.len() as u32;
         let limit = match request.want {
-            Wanted::Generate => prompt_len.saturating_add(request.max_tokens).min(context),
+            Wanted::Generate => {
+                let room = context.saturating_sub(prompt_len) / block * block;
+                prompt_len + request.max_tokens.min(room)
+            }
             Wanted::Logits | Wanted::Hidden | Wanted::LastHidden | Wanted::LastLogits => prompt_len,
         };
         let clock = Clock { arrived: at, started: None, first: None, last: None };
         let told = Told::default();
         Job { id, request, sink, tokens, prompt_len, limit, told, clock, losses: 0 }
+    }
+
+    /// Rows that it needs at most, with its last block whole.
+    pub(crate) fn most_rows(&self, block: u32) -> u32 {
+        self.prompt_len + (self.limit - self.prompt_len).next_multiple_of(block)
+    }
+
+    /// As many tokens as may be are known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.tokens.len() as u32 >= self.limit
+    }
+
+    /// Why it ends when it is complete.
+    pub(crate) fn completion(&self) -> Finish {
+        match self.generated() < self.request.max_tokens {
+            true => Finish::ContextFull,
+            false => Finish::Length,
+        }
     }
 
     pub(crate) fn generated(&self) -> u32 {
@@ -97,6 +119,11 @@ impl Job {
             self.told.prefill = done;
             self.sink.send(Event::Prefill { done, of: self.prompt_len });
         }
+    }
+
+    /// The prompt is done; what follows is counted as the answer's time.
+    pub(crate) fn note_answer(&mut self) {
+        self.clock.first.get_or_insert_with(Instant::now);
     }
 
     pub(crate) fn note_token(&mut self) {

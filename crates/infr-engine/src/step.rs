@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use infr_backend::{BackendError, Batch, Executor, Placement, RowOut, StateOp, StepOutput, Ticket};
-use infr_graph::{Phase, Program, StateKind};
+use infr_graph::{Program, StateKind};
 
 use crate::batcher;
 use crate::cache::Cache;
-use crate::driver::{End, SeqOutput};
+use crate::driver::{Carried, Drivers, End, SeqOutput, Style};
 use crate::engine::{EngineOptions, EngineSource, Shared, Shutdown, Submission};
 use crate::error::EngineError;
 use crate::event::Event;
@@ -39,6 +39,7 @@ pub(crate) struct Setup {
     pub(crate) plan: Plan,
     pub(crate) options: EngineOptions,
     pub(crate) source: Option<EngineSource>,
+    pub(crate) style: Style,
     pub(crate) vocab: u32,
 }
 
@@ -121,12 +122,11 @@ impl Fixed {
 
 impl<'a> Stepper<'a> {
     fn new(setup: Setup, shared: &'a Shared) -> Stepper<'a> {
-        let Setup { executor, program, plan, options, source, vocab } = setup;
+        let Setup { executor, program, plan, options, source, style, vocab } = setup;
+        let (causal, output_rows) = (plan.causal, options.output_rows);
         let rules = Rules {
             max_rows: plan.placement.max_rows,
-            output_rows: options.output_rows,
-            vocab,
-            causal: plan.causal,
+            drivers: Drivers { style, causal, output_rows, vocab },
             reserve: options.reserve,
             prefix_cache: options.prefix_cache && plan.causal,
             recurrent: is_recurrent(&program),
@@ -193,7 +193,8 @@ impl<'a> Stepper<'a> {
 
     fn enqueue(&mut self, submission: Submission) {
         let context = self.setup.plan.context;
-        let job = Job::new(self.next_id, submission, context);
+        let block = self.scheduler.rules.drivers.style.block();
+        let job = Job::new(self.next_id, submission, context, block);
         self.next_id += 1;
         self.scheduler.enqueue(job, context, self.setup.options.queue);
     }
@@ -275,9 +276,8 @@ impl<'a> Stepper<'a> {
     fn submit(&mut self) -> bool {
         let Some(executor) = &mut self.executor else { return false };
         let picks = self.scheduler.pick(self.flights.is_empty(), self.shutdown.is_some());
-        if picks.is_empty() {
-            return false;
-        }
+        let Some(first) = picks.first() else { return false };
+        let phase = first.work.phase;
         let mut batch = Batch::default();
         let mut parts = Vec::with_capacity(picks.len());
         let mut marks = Vec::new();
@@ -300,7 +300,7 @@ impl<'a> Stepper<'a> {
         self.scheduler.rules.reaches = reaches;
         self.stats.steps += 1;
         self.stats.rows += batch.rows.len() as u64;
-        match executor.submit(Phase::Forward, &batch) {
+        match executor.submit(phase, &batch) {
             Ok(ticket) => {
                 let at = Instant::now();
                 self.flights.push_back(Flight { ticket, parts, prompt, at });
@@ -378,16 +378,19 @@ impl<'a> Stepper<'a> {
         }
         let mut output = std::mem::take(&mut self.output);
         let mut rest = &mut output.rows[..];
+        let mut start = 0;
         for part in &flight.parts {
             let (rows, behind) = std::mem::take(&mut rest).split_at_mut(part.positions.len());
             rest = behind;
-            self.absorb(part, rows);
+            let carried = Carried { values: &output.carried, rows: start..start + rows.len() };
+            start += rows.len();
+            self.absorb(part, rows, carried);
         }
         self.output = output;
         true
     }
 
-    fn absorb(&mut self, part: &Part, rows: &mut [RowOut]) {
+    fn absorb(&mut self, part: &Part, rows: &mut [RowOut], carried: Carried<'_>) {
         let Ok(index) = self.scheduler.running.binary_search_by_key(&part.id, |r| r.seq.job.id)
         else {
             return;
@@ -400,7 +403,7 @@ impl<'a> Stepper<'a> {
             return;
         }
         let before = seq.job.tokens.len();
-        let out = SeqOutput { positions: &part.positions, rows, end: part.end };
+        let out = SeqOutput { positions: &part.positions, rows, carried, end: part.end };
         let absorbed = running.driver.absorb(seq, out);
         self.stats.generated_tokens += (seq.job.tokens.len() - before) as u64;
         for event in absorbed.events {

@@ -51,7 +51,7 @@ fn requests(turn: u32, earlier: &[Vec<u32>]) -> Vec<Request> {
 fn in_company_as_alone(name: &str) {
     let model = load(name);
     if !matches!(model.model.info().style, DecodeStyle::Autoregressive) {
-        println!("skipped: {name} does not generate");
+        println!("skipped: {name} does not write one token after another");
         return;
     }
     let busy = EngineOptions { parallel: 3, ubatch: 7, page_len: 16, ..EngineOptions::default() };

@@ -23,6 +23,7 @@ fn start(faults: Faults) -> Engine {
         vocab: VOCAB,
         context: 512,
         causal: true,
+        diffusion: None,
     };
     Engine::start(source, options()).unwrap()
 }
@@ -46,7 +47,7 @@ fn a_lost_device_is_opened_again_and_requests_go_on() {
 #[test]
 fn without_a_source_a_lost_device_ends_the_service_and_says_so() {
     let program = program(&[Reach::Full], false);
-    let limits = Limits { memory: None, context: 256, causal: true };
+    let limits = Limits { memory: None, context: 256, causal: true, block: 1 };
     let plan = Plan::new(&program, &options(), limits).unwrap();
     let executor = NullExecutor::new(&program, &plan.placement, VOCAB)
         .with_faults(Faults { lose_at: Some(3), ..Faults::default() });
@@ -91,7 +92,7 @@ fn a_dead_thread_ends_streams() {
 #[test]
 fn a_plan_that_does_not_fit_names_what_is_missing() {
     let program = program(&[Reach::Full, Reach::Window(8)], true);
-    let limits = Limits { memory: Some(10_000), context: 4096, causal: true };
+    let limits = Limits { memory: Some(10_000), context: 4096, causal: true, block: 1 };
     let error = Plan::new(&program, &options(), limits).unwrap_err();
     let PlanError::TooSmall { needed, budget, short, context } = error else { panic!("{error}") };
     assert_eq!((budget, context), (10_000, 256));
@@ -108,7 +109,7 @@ fn a_plan_that_does_not_fit_names_what_is_missing() {
 #[test]
 fn a_plan_prints_as_a_table() {
     let program = program(&[Reach::Full, Reach::Window(8)], true);
-    let limits = Limits { memory: Some(1 << 24), context: 4096, causal: true };
+    let limits = Limits { memory: Some(1 << 24), context: 4096, causal: true, block: 1 };
     let plan = Plan::new(&program, &options(), limits).unwrap();
     // One key and one value row of 8 floats each, 256 rows, 4 sequences; then 4 sequences of
     // (7 + 16) / 4 + 2 pages and as many again.
@@ -128,7 +129,7 @@ context 256 tokens, 4 at once";
 #[test]
 fn options_that_cannot_work_are_named() {
     let program = program(&[Reach::Full], false);
-    let limits = Limits { memory: None, context: 64, causal: true };
+    let limits = Limits { memory: None, context: 64, causal: true, block: 1 };
     let plan = |options| Plan::new(&program, &options, limits);
     let error = plan(EngineOptions { page_len: 0, ..options() }).unwrap_err();
     assert_eq!(error, PlanError::Option("page_len must be at least 1".to_owned()));

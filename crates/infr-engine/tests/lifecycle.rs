@@ -73,7 +73,7 @@ fn wrong_requests_fail_with_numbers() {
     let engine = counting().start();
     let error = |request| finish(engine.submit(request)).error.unwrap();
     let long = error(Request::new(vec![1; 256], 1));
-    assert!(matches!(long, EngineError::TooLong { prompt: 256, context: 256 }), "{long}");
+    assert!(matches!(long, EngineError::TooLong { prompt: 256, context: 256, block: 1 }), "{long}");
     assert!(matches!(error(Request::new(vec![], 1)), EngineError::EmptyPrompt));
     let bad = error(Request::new(vec![1, VOCAB], 1));
     assert!(matches!(bad, EngineError::BadToken { index: 1, token: VOCAB, vocab: VOCAB }));

@@ -200,7 +200,7 @@ fn an_encoder_takes_a_prompt_in_one_step() {
     }
     let long = Request { want: Wanted::Hidden, ..Request::new(text(1, 17), 0) };
     let error = finish(engine.submit(long)).error.unwrap();
-    assert!(matches!(error, EngineError::TooLong { prompt: 17, context: 16 }), "{error}");
+    assert!(matches!(error, EngineError::TooLong { prompt: 17, context: 16, block: 1 }), "{error}");
 }
 
 #[test]

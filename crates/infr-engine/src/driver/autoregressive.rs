@@ -59,11 +59,11 @@ impl Autoregressive {
             let output = prompt_output(seq, position + 1 == all);
             rows.push(WorkRow { token, position, sees, output, mask: None });
         }
-        if end == all && seq.job.request.want == Wanted::Generate && !is_complete(seq) {
+        if end == all && seq.job.request.want == Wanted::Generate && !seq.job.is_complete() {
             self.arm(seq, &mut rows)?;
         }
         let mark = seq.snapshots && (end == all || next_mark == Some(end));
-        Ok(Some(Work { phase: Phase::Forward, rows, commit: true, mark }))
+        Ok(Some(Work { mark, ..Work::forward(rows) }))
     }
 
     /// Makes the last row give the next token.
@@ -124,20 +124,7 @@ impl Autoregressive {
         {
             return Some(End::Failed(EngineError::ConstraintRefused { token }));
         }
-        is_complete(seq).then(|| End::Finished(completion(seq)))
-    }
-}
-
-/// As many tokens as may be are known.
-fn is_complete(seq: &Sequence) -> bool {
-    seq.job.tokens.len() as u32 >= seq.job.limit
-}
-
-/// Why a complete sequence ends.
-fn completion(seq: &Sequence) -> Finish {
-    match seq.job.generated() < seq.job.request.max_tokens {
-        true => Finish::ContextFull,
-        false => Finish::Length,
+        seq.job.is_complete().then(|| End::Finished(seq.job.completion()))
     }
 }
 
@@ -179,6 +166,10 @@ fn rows_event(seq: &mut Sequence, out: &SeqOutput<'_>) -> Result<Option<Event>, 
 }
 
 impl Driver for Autoregressive {
+    fn phase(&self, _seq: &Sequence) -> Phase {
+        Phase::Forward
+    }
+
     fn next(&mut self, seq: &mut Sequence, budget: u32) -> Result<Option<Work>, EngineError> {
         if seq.ended() || budget == 0 {
             return Ok(None);
@@ -200,7 +191,7 @@ impl Driver for Autoregressive {
             [WorkRow { token, position, sees: Sees::Causal, output: Want::Nothing, mask: None }];
         self.arm(seq, &mut rows)?;
         let rows = rows.to_vec();
-        Ok(Some(Work { phase: Phase::Forward, rows, commit: true, mark: false }))
+        Ok(Some(Work::forward(rows)))
     }
 
     fn waits(&self, seq: &Sequence) -> bool {
@@ -223,8 +214,8 @@ impl Driver for Autoregressive {
             }
             return absorbed;
         }
-        if out.positions.is_empty() && out.end == seq.known_at_start && is_complete(seq) {
-            absorbed.end = Some(End::Finished(completion(seq)));
+        if out.positions.is_empty() && out.end == seq.known_at_start && seq.job.is_complete() {
+            absorbed.end = Some(End::Finished(seq.job.completion()));
             return absorbed;
         }
         let mut tokens = Vec::new();

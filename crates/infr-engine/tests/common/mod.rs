@@ -54,7 +54,7 @@ impl Rig {
     }
 
     pub(crate) fn start(&self) -> Engine {
-        let limits = Limits { memory: None, context: 4096, causal: self.causal };
+        let limits = Limits { memory: None, context: 4096, causal: self.causal, block: 1 };
         let plan = Plan::new(&self.program, &self.options, limits).unwrap();
         let executor = match &self.script {
             None => NullExecutor::new(&self.program, &plan.placement, VOCAB),
