@@ -32,7 +32,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Answer a message, or chat when none is given
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show a model's metadata and tensors
     Inspect(InspectArgs),
     /// Measure prompt and generation speed

@@ -1,5 +1,7 @@
 //! The program as users run it, on a tiny random model.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -70,6 +72,27 @@ fn answers_a_message_and_piped_input() {
     assert_eq!(once, piped, "a message may be piped");
     let seeded = ["run", "tiny.gguf", "hello", "--temp", "1", "--seed", "3", "--max-tokens", "9"];
     assert_eq!(place.ok(&seeded, ""), place.ok(&seeded, ""), "a seed decides");
+}
+
+#[test]
+fn a_diffusion_model_answers_block_by_block() {
+    let place = Place::new();
+    let bytes = infr_models::synth::tiny("diffusion_gemma", 7, "F32").unwrap();
+    std::fs::write(place.folder.path().join("blocks.gguf"), bytes).unwrap();
+    let args = |seed| ["run", "blocks.gguf", "hello", "--raw", "--seed", seed, "-n", "30", "-v"];
+    let run = |seed| {
+        let output = place.infr(&args(seed), "");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{errors}");
+        let generated = errors.split("generation: ").nth(1).unwrap();
+        let tokens: u32 = generated.split(' ').next().unwrap().parse().unwrap();
+        assert!(0 < tokens && tokens <= 30, "{errors}");
+        output.stdout
+    };
+    assert_eq!(run("3"), run("3"), "a seed decides");
+    assert_ne!(run("3"), run("4"), "another seed, another answer");
+    let text = place.fails(&["run", "blocks.gguf", "hello", "--raw", "--ctx", "10"]);
+    assert!(text.contains("blocks of 12") && text.starts_with("error"), "{text}");
 }
 
 #[test]

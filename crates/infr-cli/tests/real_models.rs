@@ -5,6 +5,8 @@
 //! arithmetic and not rounding. llama.cpp's answers come from the base file of `llama-perplexity
 //! --kl-divergence-base`: log-probabilities in steps of about 2e-4 for the second half of a chunk.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
