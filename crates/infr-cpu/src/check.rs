@@ -140,7 +140,8 @@ impl Limits<'_> {
             },
             TokenIn::Carried(index) => {
                 let rows = batch.carried.first();
-                let rows = rows.and_then(|c| c.data.len().checked_div(c.width as usize)).unwrap_or(0);
+                let rows =
+                    rows.and_then(|c| c.data.len().checked_div(c.width as usize)).unwrap_or(0);
                 if (index as usize) < rows {
                     return Ok(());
                 }
@@ -178,7 +179,9 @@ impl Limits<'_> {
             written.sort_unstable();
             if let Some(pair) = written.windows(2).find(|p| p[0] == p[1]) {
                 let (page, row) = pair[0];
-                return invalid(format!("row {row} of page {page} of group {group} is written twice"));
+                return invalid(format!(
+                    "row {row} of page {page} of group {group} is written twice"
+                ));
             }
         }
         Ok(())

@@ -23,7 +23,9 @@ impl Compiler {
             let program = Compiler::program(&path);
             return match program.compile("probe", probe, out) {
                 Ok(_) => Ok(program),
-                Err(e) => Err(format!("$GLSLC ({path}) cannot compile shaders/probe.comp: {e}").into()),
+                Err(e) => {
+                    Err(format!("$GLSLC ({path}) cannot compile shaders/probe.comp: {e}").into())
+                }
             };
         }
         let program = Compiler::program("glslc");
@@ -94,10 +96,8 @@ fn bundled_glslang(name: &str, text: &str) -> Result<Vec<u8>> {
         SpirvVersion, Target, VulkanVersion,
     };
     let compiler = Compiler::acquire().ok_or("glslang does not start")?;
-    let target = Target::Vulkan {
-        version: VulkanVersion::Vulkan1_3,
-        spirv_version: SpirvVersion::SPIRV1_6,
-    };
+    let target =
+        Target::Vulkan { version: VulkanVersion::Vulkan1_3, spirv_version: SpirvVersion::SPIRV1_6 };
     let options = CompilerOptions {
         source_language: SourceLanguage::GLSL,
         target,
@@ -106,8 +106,8 @@ fn bundled_glslang(name: &str, text: &str) -> Result<Vec<u8>> {
     let source = ShaderSource::from(text);
     let defines = None::<&[(&str, Option<&str>)]>;
     let fail = |e: glslang::error::GlslangError| format!("{name}: {e}");
-    let input = ShaderInput::new(&source, ShaderStage::Compute, &options, defines, None)
-        .map_err(fail)?;
+    let input =
+        ShaderInput::new(&source, ShaderStage::Compute, &options, defines, None).map_err(fail)?;
     let words = compiler.create_shader(input).map_err(fail)?.compile().map_err(fail)?;
     Ok(words.iter().flat_map(|w| w.to_le_bytes()).collect())
 }

@@ -28,7 +28,8 @@ fn append(
         let included = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"'));
         match included {
             Some("quant") => {
-                let quant = quant.ok_or_else(|| format!("{file}: the kernel has no weight type"))?;
+                let quant =
+                    quant.ok_or_else(|| format!("{file}: the kernel has no weight type"))?;
                 append(shaders, quant, None, (&mut *seen, &mut *text))?;
             }
             Some(path) => append(shaders, path, quant, (&mut *seen, &mut *text))?,

@@ -104,8 +104,7 @@ impl Api for VulkanApi {
     }
 
     fn upload(&mut self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), BackendError> {
-        let mut tools =
-            transfer::Tools { memory: &mut self.memory, commands: &self.commands };
+        let mut tools = transfer::Tools { memory: &mut self.memory, commands: &self.commands };
         self.transfer.upload(&mut tools, (*buffer, offset), bytes)
     }
 
@@ -115,8 +114,7 @@ impl Api for VulkanApi {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), BackendError> {
-        let mut tools =
-            transfer::Tools { memory: &mut self.memory, commands: &self.commands };
+        let mut tools = transfer::Tools { memory: &mut self.memory, commands: &self.commands };
         self.transfer.download(&mut tools, (*buffer, offset), out)
     }
 

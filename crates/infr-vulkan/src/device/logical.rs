@@ -31,10 +31,7 @@ impl std::fmt::Debug for Device {
 
 impl Device {
     /// Opens a physical device.
-    pub(crate) fn new(
-        instance: Arc<Instance>,
-        physical: Physical,
-    ) -> Result<Device, VulkanError> {
+    pub(crate) fn new(instance: Arc<Instance>, physical: Physical) -> Result<Device, VulkanError> {
         let Physical { raw: handle, queue_family, features, .. } = physical;
         let mut extensions = Vec::new();
         if features.memory_budget {
@@ -71,8 +68,8 @@ impl Device {
             .push_next(&mut vk12)
             .push_next(&mut vk13);
         // SAFETY: the handle belongs to the instance, and all that `info` points at lives until the call returns.
-        let raw = unsafe { instance.raw.create_device(handle, &info, None) }
-            .called("vkCreateDevice")?;
+        let raw =
+            unsafe { instance.raw.create_device(handle, &info, None) }.called("vkCreateDevice")?;
         // SAFETY: one queue of this family was asked for above.
         let queue = unsafe { raw.get_device_queue(queue_family, 0) };
         Ok(Device { raw, physical, queue: Mutex::new(queue), instance })
@@ -128,7 +125,8 @@ impl Timeline {
             .initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a plain creation on a living device.
-        let raw = unsafe { device.raw.create_semaphore(&info, None) }.called("vkCreateSemaphore")?;
+        let raw =
+            unsafe { device.raw.create_semaphore(&info, None) }.called("vkCreateSemaphore")?;
         Ok(Timeline { raw, device })
     }
 
@@ -154,8 +152,7 @@ impl Timeline {
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         loop {
             // SAFETY: the semaphore is a timeline of this device.
-            let waited =
-                unsafe { self.device.raw.wait_semaphores(&info, BLOCK.as_nanos() as u64) };
+            let waited = unsafe { self.device.raw.wait_semaphores(&info, BLOCK.as_nanos() as u64) };
             match waited {
                 Err(vk::Result::TIMEOUT) => {}
                 other => return other.called("vkWaitSemaphores"),

@@ -89,11 +89,8 @@ impl Memory {
         bytes: u64,
     ) -> Result<Buffer, BackendError> {
         let bytes = bytes.max(1).next_multiple_of(ALIGN);
-        let out_of_memory = |free: u64| BackendError::OutOfMemory {
-            what: what.to_owned(),
-            wanted: bytes,
-            free,
-        };
+        let out_of_memory =
+            |free: u64| BackendError::OutOfMemory { what: what.to_owned(), wanted: bytes, free };
         if bytes > self.device.physical.max_buffer {
             return Err(out_of_memory(self.device.physical.max_buffer));
         }

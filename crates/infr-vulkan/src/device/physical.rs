@@ -156,10 +156,7 @@ fn queue_family(instance: &Instance, raw: vk::PhysicalDevice) -> Option<u32> {
 }
 
 /// Reads the features; an error names one that is needed and missing.
-fn read_features(
-    instance: &Instance,
-    raw: vk::PhysicalDevice,
-) -> Result<Features, &'static str> {
+fn read_features(instance: &Instance, raw: vk::PhysicalDevice) -> Result<Features, &'static str> {
     let mut vk11 = vk::PhysicalDeviceVulkan11Features::default();
     let mut vk12 = vk::PhysicalDeviceVulkan12Features::default();
     let mut vk13 = vk::PhysicalDeviceVulkan13Features::default();
@@ -209,11 +206,13 @@ fn check_limits(
     limits: &vk::PhysicalDeviceLimits,
     vk11: vk::PhysicalDeviceVulkan11Properties<'_>,
 ) -> Result<(), String> {
-    let subgroup_ok = (4..=128).contains(&vk11.subgroup_size) && vk11.subgroup_size.is_power_of_two();
+    let subgroup_ok =
+        (4..=128).contains(&vk11.subgroup_size) && vk11.subgroup_size.is_power_of_two();
     let operations = vk::SubgroupFeatureFlags::BASIC
         | vk::SubgroupFeatureFlags::ARITHMETIC
         | vk::SubgroupFeatureFlags::CLUSTERED;
-    let group = limits.max_compute_work_group_size[0].min(limits.max_compute_work_group_invocations);
+    let group =
+        limits.max_compute_work_group_size[0].min(limits.max_compute_work_group_invocations);
     let checks = [
         (subgroup_ok, format!("a usual subgroup size ({} reported)", vk11.subgroup_size)),
         (
@@ -230,11 +229,7 @@ fn check_limits(
 
 /// Bytes in all and free of the largest heap that is the device's own; what drivers say of their budget is
 /// clamped to the heap.
-pub(crate) fn memory(
-    instance: &Instance,
-    raw: vk::PhysicalDevice,
-    has_budget: bool,
-) -> (u64, u64) {
+pub(crate) fn memory(instance: &Instance, raw: vk::PhysicalDevice, has_budget: bool) -> (u64, u64) {
     let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
     let mut properties = vk::PhysicalDeviceMemoryProperties2::default();
     if has_budget {

@@ -58,9 +58,9 @@ impl Transfer {
                 self.uploads.push(stage(tools, "upload staging", MemoryKind::Upload)?);
             }
             // The one that was used longest ago.
-            let index = usize::from(self.uploads.len() == 2 && {
-                self.uploads[1].value < self.uploads[0].value
-            });
+            let index = usize::from(
+                self.uploads.len() == 2 && { self.uploads[1].value < self.uploads[0].value },
+            );
             let stage = &mut self.uploads[index];
             self.timeline.wait(stage.value)?;
             tools.memory.mapped(stage.buffer)[..part.len()].copy_from_slice(part);

@@ -93,8 +93,8 @@ impl Pipelines {
         let info = vk::ShaderModuleCreateInfo::default().code(&words);
         let device = &self.device.raw;
         // SAFETY: the code is SPIR-V from our own compiler, for features that the device has.
-        let code = unsafe { device.create_shader_module(&info, None) }
-            .called("vkCreateShaderModule")?;
+        let code =
+            unsafe { device.create_shader_module(&info, None) }.called("vkCreateShaderModule")?;
         let entries: Vec<vk::SpecializationMapEntry> = (0..spec.0.len() as u32)
             .map(|i| vk::SpecializationMapEntry { constant_id: i, offset: 4 * i, size: 4 })
             .collect();

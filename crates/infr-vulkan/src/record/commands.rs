@@ -153,8 +153,6 @@ impl Side {
     /// Copies to come.
     pub(crate) const COPIES: Side = Side::new(Side::TRANSFER, Side::COPY_BOTH);
     /// The host, once it has waited.
-    pub(crate) const HOST: Side = Side::new(
-        vk::PipelineStageFlags2::HOST.as_raw(),
-        vk::AccessFlags2::HOST_READ.as_raw(),
-    );
+    pub(crate) const HOST: Side =
+        Side::new(vk::PipelineStageFlags2::HOST.as_raw(), vk::AccessFlags2::HOST_READ.as_raw());
 }
