@@ -143,7 +143,7 @@ impl Physical {
     }
 }
 
-fn text<'a, E>(name: Result<&'a CStr, E>) -> String {
+fn text<E>(name: Result<&CStr, E>) -> String {
     name.map_or_else(|_| "?".to_owned(), |n| n.to_string_lossy().into_owned())
 }
 
