@@ -13,10 +13,11 @@
 //! - State operations are ordered after every step submitted before them.
 //! - A slot is zero after [`StateOp::Clear`]; pages hold garbage until written.
 //!
-//! Reading order: [`batch`], [`output`], [`backend`], [`executor`], [`placement`], [`sample`].
+//! Reading order: [`batch`], [`contract`], [`output`], [`backend`], [`executor`], [`placement`], [`sample`].
 
 pub mod backend;
 pub mod batch;
+pub mod contract;
 pub mod error;
 pub mod executor;
 pub mod output;
@@ -29,6 +30,7 @@ pub use backend::{
 pub use batch::{
     Batch, GroupRanges, HostRows, PageTable, Row, SeqRows, Slot, TokenIn, TokenMask, Visible, Want,
 };
+pub use contract::Contract;
 pub use error::BackendError;
 pub use executor::{Executor, MemoryReport, StateOp, Ticket};
 pub use output::{RowOut, StepOutput};

@@ -6,13 +6,12 @@ use std::time::Instant;
 
 use infr_backend::sample::log_sum_exp;
 use infr_backend::{
-    BackendError, Batch, Executor, MemoryReport, Placement, StateOp, StepOutput, Ticket, TokenIn,
-    Want, WeightSource,
+    BackendError, Batch, Contract, Executor, MemoryReport, Placement, StateOp, StepOutput, Ticket,
+    TokenIn, Want, WeightSource,
 };
 use infr_graph::{Phase, Program};
 
 use crate::arena::{Arena, Rows, Values};
-use crate::check::Limits;
 use crate::fast::SimdLevel;
 use crate::kernels::Kernels;
 use crate::ops::{self, Context, Step};
@@ -121,7 +120,20 @@ impl CpuExecutor {
         let plan = plan.ok_or_else(|| {
             BackendError::Unsupported(format!("the program has no {phase:?} graph"))
         })?;
-        Limits { plan, states: &self.states, max_rows: self.max_rows }.check(batch)?;
+        let carried: Vec<(u8, u32)> = plan.carried().collect();
+        Contract {
+            hidden: plan.hidden.is_some(),
+            logits: plan.logits.is_some(),
+            vocab: plan.vocab.map(|v| v as u32),
+            carried: &carried,
+            carried_tokens: true,
+            pages: self.states.pages(),
+            page_len: self.states.page_len(),
+            slots: self.states.n_slots() as u32,
+            sampled: &|slot| self.states.last_token(slot).is_some(),
+            max_rows: self.max_rows,
+        }
+        .check(batch)?;
         self.rows.fill(batch, &self.states);
         let step = Step {
             batch,

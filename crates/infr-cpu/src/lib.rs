@@ -8,7 +8,7 @@
 //! - A result does not depend on the number of threads.
 //!
 //! Reading order: [`backend`], [`executor`], `plan` (a graph made ready), `ops` (the reference), `state`
-//! (pages and slots), `check`, `outputs`; then `kernels` (what replaces the reference's ops), [`fast`] and
+//! (pages and slots), `outputs`; then `kernels` (what replaces the reference's ops), [`fast`] and
 //! [`threads`].
 
 pub mod backend;
@@ -17,7 +17,6 @@ pub mod fast;
 pub mod threads;
 
 mod arena;
-mod check;
 mod device;
 mod kernels;
 mod ops;

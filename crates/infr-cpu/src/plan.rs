@@ -81,11 +81,9 @@ impl Plan {
     }
 
     /// Carried values that the graph reads: index and width.
-    pub(crate) fn carried(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub(crate) fn carried(&self) -> impl Iterator<Item = (u8, u32)> {
         self.nodes.iter().filter_map(|n| match n.op {
-            Op::Input(BatchField::Carried { index, width }) => {
-                Some((usize::from(index), width as usize))
-            }
+            Op::Input(BatchField::Carried { index, width }) => Some((index, width)),
             _ => None,
         })
     }

@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`api`] and [`dispatch`] (what a GPU API implements), `KERNELS.md`, [`executor`] (a step),
 //! `plan` (optimise, place, lower), `lower` (one file per group of ops), [`barrier`], `batch_buffers`,
-//! `states`, `weights`, `check`, `outputs`; [`fake`] emulates a device.
+//! `states`, `weights`, `outputs`; [`fake`] emulates a device.
 
 pub mod api;
 pub mod barrier;
@@ -21,7 +21,6 @@ pub mod fake;
 pub mod options;
 
 mod batch_buffers;
-mod check;
 mod lower;
 mod outputs;
 mod places;

@@ -16,14 +16,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use infr_backend::{
-    BackendError, Batch, Executor, MemoryReport, Slot, StateOp, StepOutput, Ticket, TokenIn,
+    BackendError, Batch, Contract, Executor, MemoryReport, Slot, StateOp, StepOutput, Ticket,
+    TokenIn,
 };
 use infr_graph::{Phase, ShapeClass};
 use infr_kernels::Selector;
 
 use crate::api::Api;
 use crate::batch_buffers::{Filling, MAX_PATCHES};
-use crate::check::Limits;
 use crate::dispatch::Dispatch;
 use crate::options::GpuOptions;
 use crate::outputs::{Pending, Written};
@@ -192,14 +192,19 @@ impl<A: Api> Executor for GpuExecutor<A> {
         }
         let graph = self.base.signatures.iter().find(|s| s.phase == phase);
         let graph = graph.ok_or_else(|| no_graph(phase))?;
-        let limits = Limits {
-            graph,
+        Contract {
+            hidden: graph.hidden.is_some(),
+            logits: graph.logits.is_some(),
+            vocab: graph.vocab,
+            carried: &graph.carried,
+            carried_tokens: false,
             pages: &self.states.pages,
             page_len: self.states.page_len,
-            sampled: &self.states.sampled,
+            slots: self.states.sampled.len() as u32,
+            sampled: &|slot| self.states.sampled[slot.0 as usize],
             max_rows: self.max_rows,
-        };
-        limits.check(batch)?;
+        }
+        .check(batch)?;
         let out_rows = batch.out_rows();
         let pending = |row_idx: &u32| {
             let row = &batch.rows[*row_idx as usize];

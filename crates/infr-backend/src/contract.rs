@@ -1,18 +1,31 @@
-//! Checks a batch against the contract of the seam before anything runs.
+//! The contract of a batch, checked by every executor before anything runs.
 
-use infr_backend::{BackendError, Batch, PageTable, Row, SeqRows, TokenIn, Want};
+use crate::batch::{Batch, PageTable, Row, SeqRows, Slot, TokenIn, Want};
+use crate::error::BackendError;
 
-use crate::plan::Signature;
-
-/// What a batch is checked against.
-pub(crate) struct Limits<'a> {
-    pub(crate) graph: &'a Signature,
+/// What a batch is checked against: facts of the graph and of the executor's pools.
+#[derive(Clone, Copy)]
+pub struct Contract<'a> {
+    /// The graph has hidden rows to give.
+    pub hidden: bool,
+    /// The graph has logits to give.
+    pub logits: bool,
+    /// Token ids must be below this.
+    pub vocab: Option<u32>,
+    /// Index and width of the carried values that the graph reads.
+    pub carried: &'a [(u8, u32)],
+    /// Rows may take a carried row in place of a token.
+    pub carried_tokens: bool,
     /// Pages per cache group.
-    pub(crate) pages: &'a [u32],
-    pub(crate) page_len: u32,
-    /// Whether something was sampled in each slot.
-    pub(crate) sampled: &'a [bool],
-    pub(crate) max_rows: u32,
+    pub pages: &'a [u32],
+    /// Rows per page.
+    pub page_len: u32,
+    /// Slots.
+    pub slots: u32,
+    /// Whether something was sampled in a slot.
+    pub sampled: &'a dyn Fn(Slot) -> bool,
+    /// Rows of the largest batch.
+    pub max_rows: u32,
 }
 
 type Check = Result<(), BackendError>;
@@ -21,9 +34,12 @@ fn invalid<T>(what: String) -> Result<T, BackendError> {
     Err(BackendError::InvalidBatch(what))
 }
 
-impl Limits<'_> {
+impl Contract<'_> {
     /// Checks a whole batch.
-    pub(crate) fn check(&self, batch: &Batch) -> Check {
+    ///
+    /// # Errors
+    /// `InvalidBatch` with the first breach, or `Unsupported` for carried rows that the executor lacks.
+    pub fn check(&self, batch: &Batch) -> Check {
         if batch.rows.len() > self.max_rows as usize {
             return invalid(format!("{} rows, at most {}", batch.rows.len(), self.max_rows));
         }
@@ -49,8 +65,8 @@ impl Limits<'_> {
     }
 
     fn check_seq(&self, batch: &Batch, index: usize, seq: &SeqRows) -> Check {
-        if seq.slot.0 as usize >= self.sampled.len() {
-            let n = self.sampled.len();
+        if seq.slot.0 >= self.slots {
+            let n = self.slots;
             return invalid(format!("sequence {index} has slot {} of {n}", seq.slot.0));
         }
         let groups = self.pages.len();
@@ -75,7 +91,7 @@ impl Limits<'_> {
             position = Some(row.position);
             write = row.write.or(write);
             self.check_row(number, row, seq)?;
-            self.check_token(number, row)?;
+            self.check_token(number, row, batch)?;
         }
         Ok(())
     }
@@ -105,9 +121,9 @@ impl Limits<'_> {
         }
         match row.output {
             Want::Nothing => Ok(()),
-            Want::Hidden if self.graph.hidden.is_some() => Ok(()),
+            Want::Hidden if self.hidden => Ok(()),
             Want::Hidden => invalid(format!("row {number}: the graph has no hidden output")),
-            Want::Token | Want::Logprobs { .. } | Want::Logits if self.graph.logits.is_none() => {
+            Want::Token | Want::Logprobs { .. } | Want::Logits if !self.logits => {
                 invalid(format!("row {number}: the graph has no logits"))
             }
             Want::Token | Want::Logprobs { .. } if seq.sample.needs_history() => invalid(format!(
@@ -129,33 +145,40 @@ impl Limits<'_> {
         }
     }
 
-    fn check_token(&self, number: u32, row: &Row) -> Check {
+    fn check_token(&self, number: u32, row: &Row, batch: &Batch) -> Check {
         match row.token {
-            TokenIn::Id(id) => match self.graph.vocab {
+            TokenIn::Id(id) => match self.vocab {
                 Some(vocab) if id >= vocab => {
                     invalid(format!("row {number} has token {id} of {vocab}"))
                 }
                 Some(_) | None => Ok(()),
             },
-            TokenIn::LastOf(slot) => match self.sampled.get(slot.0 as usize) {
-                Some(true) => Ok(()),
-                Some(false) | None => {
-                    invalid(format!("row {number}: nothing was sampled in slot {}", slot.0))
-                }
-            },
-            TokenIn::Carried(_) => {
+            TokenIn::LastOf(slot) if slot.0 < self.slots && (self.sampled)(slot) => Ok(()),
+            TokenIn::LastOf(slot) => {
+                invalid(format!("row {number}: nothing was sampled in slot {}", slot.0))
+            }
+            TokenIn::Carried(_) if !self.carried_tokens => {
                 Err(BackendError::Unsupported(format!("row {number} is a carried row")))
+            }
+            TokenIn::Carried(index) => {
+                let rows = batch.carried.first();
+                let rows =
+                    rows.and_then(|c| c.data.len().checked_div(c.width as usize)).unwrap_or(0);
+                if (index as usize) < rows {
+                    return Ok(());
+                }
+                invalid(format!("row {number} is carried row {index} of {rows}"))
             }
         }
     }
 
     fn check_carried(&self, batch: &Batch) -> Check {
-        for (index, width) in &self.graph.carried {
-            let Some(rows) = batch.carried.get(usize::from(*index)) else {
+        for &(index, width) in self.carried {
+            let Some(rows) = batch.carried.get(usize::from(index)) else {
                 return invalid(format!("carried value {index} is missing"));
             };
-            let wanted = batch.rows.len() * *width as usize;
-            if rows.width != *width || rows.data.len() != wanted {
+            let wanted = batch.rows.len() * width as usize;
+            if rows.width != width || rows.data.len() != wanted {
                 let (len, have) = (rows.data.len(), rows.width);
                 return invalid(format!(
                     "carried value {index} has {len} elements of width {have}, wants {wanted} of {width}"
