@@ -20,7 +20,7 @@ const UNSUPPORTED: &[&str] = &[
     "position_scale",
     "conv1d",
     "delta_net",
-    "softmax",
+    "sample softmax",
 ];
 
 fn check(options: GpuOptions) {
