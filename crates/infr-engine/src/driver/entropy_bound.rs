@@ -44,7 +44,7 @@ impl Noise {
     /// The random token of a row that was not accepted before `step`.
     fn token(&self, step: u32, row: usize) -> u32 {
         let number = hash(hash(self.seed ^ CANVAS, step), self.start + row as u32);
-        ((number >> 32) * u64::from(self.vocab) >> 32) as u32
+        (((number >> 32) * u64::from(self.vocab)) >> 32) as u32
     }
 
     /// The seed of a step's samples.
@@ -223,11 +223,14 @@ mod tests {
         assert!(canvas.tokens[1] < 1000);
     }
 
+    /// Entropies and most likely tokens of a step.
+    type Said<'a> = (&'a [f32; 4], &'a [u32; 4]);
+
     #[test]
     fn a_block_ends_when_it_is_stable_and_sure_or_out_of_steps() {
         let (sure, unsure) = ([0.001; 4], [0.5; 4]);
         let (a, b) = ([1, 2, 3, 4], [1, 2, 3, 5]);
-        let cases: &[(u32, &[(&[f32; 4], &[u32; 4])], u32)] = &[
+        let cases: &[(u32, &[Said<'_>], u32)] = &[
             // Sure at once, but nothing was equal before the second step.
             (1, &[(&sure, &a), (&sure, &a)], 2),
             (1, &[(&sure, &a), (&sure, &b), (&sure, &b)], 3),
