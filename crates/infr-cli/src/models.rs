@@ -51,7 +51,7 @@ pub(crate) fn open(path: &Path, settings: &Settings) -> Result<Opened> {
             build: BuildOptions { cache_k: cache, cache_v: cache, ..BuildOptions::default() },
             backend: choice.backend,
         };
-        ChatModel::open(path, &options)
+        ChatModel::open(path, &options).map_err(Box::new)
     };
     let device = choice.device.clone();
     let named = settings.dev.is_some() || device.kind == DeviceKind::Cpu;
