@@ -146,35 +146,72 @@ pub fn draw(logits: &[f32], params: &SampleParams, uniform: f32) -> u32 {
 }
 
 /// Tokens that survive top-k, top-p and min-p with their logits, most likely first.
+///
+/// Only what survives is sorted: a vocabulary of 262,144 tokens takes longer to sort than a small
+/// model takes to decode.
 fn candidates(logits: &[f32], params: &SampleParams) -> Vec<(u32, f32)> {
     let finite = |(id, &logit): (usize, &f32)| {
         (logit > f32::NEG_INFINITY && !logit.is_nan()).then_some((id as u32, logit))
     };
     let mut all: Vec<(u32, f32)> = logits.iter().enumerate().filter_map(finite).collect();
-    let by_logit = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    let max = all.iter().map(|&(_, l)| l).fold(f32::NEG_INFINITY, f32::max);
     let k = params.top_k as usize;
     if k > 0 && k < all.len() {
-        all.select_nth_unstable_by(k - 1, by_logit);
-        all.truncate(k);
+        keep_best(&mut all, k);
     }
-    all.sort_unstable_by(by_logit);
-    let Some(&(_, max)) = all.first() else { return all };
-    if params.top_p < 1.0 {
-        let total: f64 = all.iter().map(|&(_, l)| f64::from((l - max).exp())).sum();
-        let mut sum = 0.0;
-        let reached = all.iter().position(|&(_, l)| {
-            sum += f64::from((l - max).exp());
-            sum >= f64::from(params.top_p) * total
-        });
-        if let Some(last) = reached {
-            all.truncate(last + 1);
-        }
-    }
-    if params.min_p > 0.0 {
-        let floor = max + params.min_p.ln();
+    let mut kept = if params.top_p < 1.0 {
+        nucleus(all, max, f64::from(params.top_p))
+    } else {
+        let floor = min_p_floor(max, params);
         all.retain(|&(_, l)| l >= floor);
+        all.sort_unstable_by(by_logit);
+        all
+    };
+    let floor = min_p_floor(max, params);
+    kept.retain(|&(_, l)| l >= floor);
+    kept
+}
+
+fn by_logit(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+}
+
+fn keep_best(all: &mut Vec<(u32, f32)>, n: usize) {
+    all.select_nth_unstable_by(n - 1, by_logit);
+    all.truncate(n);
+}
+
+fn min_p_floor(max: f32, params: &SampleParams) -> f32 {
+    if params.min_p > 0.0 { max + params.min_p.ln() } else { f32::NEG_INFINITY }
+}
+
+/// The smallest set of most likely tokens whose probability reaches `top_p`, sorted. Looks at ever
+/// more of the best until they suffice.
+fn nucleus(all: Vec<(u32, f32)>, max: f32, top_p: f64) -> Vec<(u32, f32)> {
+    let weight = |&(_, l): &(u32, f32)| f64::from((l - max).exp());
+    let wanted = top_p * all.iter().map(weight).sum::<f64>();
+    let mut n = 64;
+    loop {
+        let mut best = all.clone();
+        if n < best.len() {
+            keep_best(&mut best, n);
+        }
+        best.sort_unstable_by(by_logit);
+        let mut sum = 0.0;
+        let reached = best.iter().position(|candidate| {
+            sum += weight(candidate);
+            sum >= wanted
+        });
+        match reached {
+            Some(last) => best.truncate(last + 1),
+            None if n < all.len() => {
+                n *= 8;
+                continue;
+            }
+            None => {}
+        }
+        return best;
     }
-    all
 }
 
 /// Natural logarithm of the sum of exponentials, in `f64`.
@@ -232,6 +269,22 @@ mod tests {
         assert_eq!(ids(&SampleParams { top_p: 0.7, ..params() }), [0, 1]);
         assert_eq!(ids(&SampleParams { min_p: 0.1, ..params() }), [0, 1, 2]);
         assert_eq!(ids(&SampleParams { top_p: 0.0, ..params() }), [0]);
+    }
+
+    #[test]
+    fn the_nucleus_of_a_large_vocabulary_is_that_of_a_full_sort() {
+        let logits: Vec<f32> = (0..5000).map(|i| 3.0 * uniform(5, i)).collect();
+        for top_p in [0.001, 0.1, 0.5, 0.99] {
+            let kept = candidates(&logits, &SampleParams { top_p, ..params() });
+            let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
+            all.sort_by(by_logit);
+            let total: f64 = logits.iter().map(|l| f64::from(l.exp())).sum();
+            let below: f64 = kept[..kept.len() - 1].iter().map(|c| f64::from(c.1.exp())).sum();
+            let sum = below + f64::from(kept[kept.len() - 1].1.exp());
+            let wanted = f64::from(top_p) * total;
+            assert!(below < wanted && sum >= wanted * 0.999_99, "{top_p}: {below} {sum} {wanted}");
+            assert_eq!(kept, all[..kept.len()]);
+        }
     }
 
     #[test]
