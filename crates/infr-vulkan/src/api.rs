@@ -87,6 +87,10 @@ impl Api for VulkanApi {
     }
 
     fn free(&mut self, buffer: Buffer) {
+        // The caller has waited for its submissions; it cannot wait for uploads.
+        if let Err(error) = self.transfer.finish() {
+            tracing::warn!("waiting for uploads: {error}");
+        }
         self.memory.free(buffer);
     }
 

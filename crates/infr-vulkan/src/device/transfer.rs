@@ -78,6 +78,11 @@ impl Transfer {
         Ok(())
     }
 
+    /// Waits for all transfers.
+    pub(crate) fn finish(&self) -> Result<(), VulkanError> {
+        self.timeline.wait(self.last)
+    }
+
     /// Copies bytes out of a buffer, after everything submitted; blocks.
     pub(crate) fn download(
         &mut self,

@@ -30,8 +30,10 @@ pub(crate) struct Watched {
 pub(crate) fn backend(gpu: GpuOptions) -> Option<Watched> {
     let messages: Arc<Mutex<Vec<String>>> = Arc::default();
     let sink = Arc::clone(&messages);
-    let hook: infr_vulkan::MessageHook =
-        Arc::new(move |text: &str| sink.lock().unwrap().push(text.to_owned()));
+    let hook: infr_vulkan::MessageHook = Arc::new(move |text: &str| {
+        eprintln!("{text}");
+        sink.lock().unwrap().push(text.to_owned());
+    });
     let options = VulkanOptions { gpu, on_message: Some(hook), ..VulkanOptions::default() };
     let probe = VulkanBackend::new(options.clone()).unwrap();
     #[allow(clippy::disallowed_methods)] // The header above documents it.
