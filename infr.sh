@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds infr if needed and runs it: ./infr.sh run demo "What is the capital of France?"
+# Builds infr if needed and runs it: ./infr.sh run demo "Who wrote Romeo and Juliet?"
 set -eu
 cd "$(dirname "$0")"
 command -v cargo >/dev/null 2>&1 || { echo "infr needs Rust 1.95 or newer: install it from https://rustup.rs and run this again." >&2; exit 1; }
